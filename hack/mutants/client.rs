@@ -45,7 +45,7 @@ impl Problem {
 /// Who calls.
 #[derive(Clone, Copy)]
 pub(crate) enum As<'a> {
-    /// The owner, with the token.
+    /// The provisioning credentials: the token.
     Owner(&'a SecretString),
     /// An app, with the id and the secret of its keys.
     App(&'a str, &'a SecretString),

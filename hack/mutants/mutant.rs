@@ -35,13 +35,13 @@ mutants! {
     // Idempotent.
     /// A bucket that an earlier call has created counts as taken.
     CreatesOnce = "creates-once": "a later call finishes what an earlier one began",
-        ["a_lost_answer_makes_nothing_twice"];
+        ["a_lost_answer_creates_nothing_twice"];
     /// Each call of `grant` creates a user with a name of its own.
-    NewUser = "new-user": "all names are in the record: there is never a second user",
-        ["a_lost_answer_makes_nothing_twice"];
+    NewUser = "new-user": "all names are in the ObjectBucket: there is never a second user",
+        ["a_lost_answer_creates_nothing_twice"];
     /// `grant` issues a key beside those that earlier calls have issued.
     KeepsLostKeys = "keeps-lost-keys": "credentials that an earlier call may have issued are replaced",
-        ["a_lost_answer_makes_nothing_twice"];
+        ["a_lost_answer_creates_nothing_twice"];
     /// `revoke` fails if the user no longer exists.
     RevokesOnce = "revokes-once": "what no longer exists counts as removed",
         ["a_removal_whose_answer_is_lost_is_completed"];
@@ -49,7 +49,7 @@ mutants! {
     // What is foreign.
     /// A bucket that exists counts as the claim's.
     TakesForeign = "takes-foreign": "a name proves nothing: what is foreign is not used",
-        ["a_bucket_of_somebody_else_is_neither_taken_nor_deleted", "a_bucket_of_another_claim_is_neither_taken_nor_deleted"];
+        ["a_foreign_bucket_is_neither_used_nor_deleted", "a_bucket_of_another_claim_is_neither_used_nor_deleted"];
     /// A class that names a bucket opens it, even if it is another claim's.
     OpensClaimed = "opens-claimed": "the bucket that a class names has no other claim's mark",
         ["a_class_that_names_a_claims_bucket_is_refused"];
@@ -58,7 +58,7 @@ mutants! {
         ["a_class_that_names_a_missing_bucket_is_refused"];
     /// `grant` changes the settings of a bucket that existed before.
     MarksExisting = "marks-existing": "a bucket that a class names is not reconfigured",
-        ["claims_of_one_existing_bucket_have_keys_of_their_own_and_it_outlives_them"];
+        ["claims_share_an_existing_bucket_with_separate_keys"];
     /// `grant` does not check whose the bucket is by now.
     GrantsForeign = "grants-foreign": "a bucket that was created for the claim must still be the claim's",
         ["no_keys_are_issued_for_a_foreign_bucket"];
@@ -78,16 +78,16 @@ mutants! {
     // Certainly missing.
     /// A GET that the store answers with 500 counts as "not found".
     ErrorIsMissing = "error-is-missing": "an error is not \"not found\"",
-        ["a_read_that_fails_is_not_taken_for_not_found"];
+        ["a_failed_read_does_not_count_as_not_found"];
     /// A DELETE that the store answers with 500 counts as done.
     ErrorIsRemoved = "error-is-removed": "only what the store has confirmed is deleted",
         ["a_bucket_is_deleted_after_its_access"];
     /// `check` reports keys as lost if the store does not answer.
     ErrorIsLost = "error-is-lost": "keys are lost only if the store knows that they are missing",
-        ["a_read_that_fails_replaces_no_keys"];
+        ["a_failed_read_replaces_no_keys"];
     /// `delete_bucket` empties the bucket and reports that it is deleted.
     LeavesBucket = "leaves-bucket": "what counts as deleted is deleted",
-        ["a_bucket_is_usable_when_its_claim_is_bound_and_goes_with_it"];
+        ["a_bucket_is_usable_when_bound_and_deleted_with_its_claim"];
 
     // From the call alone.
     /// `revoke` and `delete_bucket` use the parameters of the class as `plan` saw it last.
@@ -116,16 +116,16 @@ mutants! {
     // Secrets.
     /// An issued key is logged.
     LogsSecret = "logs-secret": "no secret is in a log",
-        ["no_secret_shows_anywhere_but_in_secrets"];
+        ["credentials_appear_only_in_secrets"];
     /// The provisioning credentials are logged with `Debug`.
     LogsOwner = "logs-owner": "no secret is in a Debug output, nor are the provisioning credentials",
-        ["no_secret_shows_anywhere_but_in_secrets"];
+        ["credentials_appear_only_in_secrets"];
     /// The message about a token that the store refuses contains the token.
     TellsSecret = "tells-secret": "no secret is in an error",
         ["a_wrong_owner_secret_is_in_no_message"];
     /// The secret of the keys is decided by `plan`.
     PlansSecret = "plans-secret": "no secret is in a plan, which can be read in the cluster",
-        ["no_secret_shows_anywhere_but_in_secrets"];
+        ["credentials_appear_only_in_secrets"];
 
     // Pure.
     /// `plan` gives another answer each time.
@@ -135,7 +135,7 @@ mutants! {
     // Deletion.
     /// `delete_bucket` empties a bucket whose content must be kept.
     EmptiesKept = "empties-kept": "with `Content::Keep` only an empty bucket is deleted",
-        ["a_bucket_that_is_not_empty_is_kept_if_its_class_says_so"];
+        ["on_delete_if_empty_keeps_a_bucket_with_objects"];
     /// `delete_bucket` does not wait for the access to end.
     DeletesFirst = "deletes-first": "nothing is deleted before the access has ended",
         ["a_bucket_is_deleted_after_its_access"];
@@ -149,10 +149,10 @@ mutants! {
     // Keys.
     /// `rotate` deletes the key that apps use.
     RotateReplaces = "rotate-replaces": "`rotate` keeps the present keys",
-        ["keys_are_rotated_and_the_former_ones_retired"];
+        ["keys_are_rotated_and_the_previous_ones_retired"];
     /// `check` never deletes replaced keys.
     CheckKeepsKeys = "check-keeps-keys": "`check` deletes all keys except those to keep",
-        ["keys_are_rotated_and_the_former_ones_retired"];
+        ["keys_are_rotated_and_the_previous_ones_retired"];
     /// `check` deletes all keys but the present one.
     CheckDropsKeys = "check-drops-keys": "`check` deletes none of the keys to keep",
         ["a_check_keeps_keys_in_their_grace_period"];
@@ -163,7 +163,7 @@ mutants! {
         ["doctor_does_not_accept_a_wrong_owner_secret"];
     /// `examine` tries to create a bucket.
     ExamineWrites = "examine-writes": "`examine` only reads",
-        ["doctor_finds_a_good_class_good_and_changes_nothing"];
+        ["doctor_passes_a_valid_class_and_changes_nothing"];
 }
 
 /// The mistake that the environment switches on.

@@ -104,7 +104,7 @@ impl Lockers {
         }
     }
 
-    /// Fails if the bucket is not there, or somebody else's.
+    /// Fails if the bucket does not exist, or is foreign.
     async fn check_bucket(&self, call: &Call<'_, Self>) -> Result<(), StoreError> {
         let name = call.bucket();
         let bucket = self.bucket(call).await.map_err(|problem| self.failed(call, &problem))?;

@@ -104,7 +104,7 @@ async fn access_that_still_works_keeps_the_claim() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     let (uid, bucket) = used(&world, &class).await;
     let absent = "<ErrorResponse><Error><Code>NoSuchEntity</Code></Error></ErrorResponse>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "GetUser" => Verdict::Answer(404, absent.to_owned()),
         _ => Verdict::Pass,
     });
@@ -252,7 +252,7 @@ async fn a_bucket_that_another_account_created_is_never_touched() {
     }]});
     stranger.s3.put_bucket_policy().bucket(&bucket).policy(everybody.to_string()).send().await.unwrap();
     stranger.put(&bucket, "bait").await.unwrap();
-    world.aws.meddle(refuse_expected_owner);
+    world.aws.inject(refuse_expected_owner);
 
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     let message = world.wait_reason("photos", "BucketGone").await;
@@ -270,7 +270,7 @@ async fn a_bucket_that_another_account_created_is_never_touched() {
 #[tokio::test]
 async fn without_sts_the_account_is_read_from_the_created_user() {
     let world = World::new().await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "GetCallerIdentity" => {
             Verdict::Answer(400, "<ErrorResponse><Error><Code>InvalidAction</Code></Error></ErrorResponse>".into())
         }

@@ -150,7 +150,7 @@ async fn refusals_repetitions_and_purged_objects_are_counted() {
     let class = world.class("greenfield").await;
     let _operator = start(&world, address, &[]);
     let mut refused = 0;
-    world.aws.meddle(move |call| {
+    world.aws.inject(move |call| {
         refused += usize::from(call.name == "CreateUser");
         let slow =
             "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>";
@@ -171,7 +171,7 @@ async fn refusals_repetitions_and_purged_objects_are_counted() {
     }
     // A listing that fails at first is repeated by the SDK.
     let mut lists = 0;
-    world.aws.meddle(move |call| {
+    world.aws.inject(move |call| {
         lists += usize::from(call.name == "ListObjectVersions");
         match call.name == "ListObjectVersions" && lists == 1 {
             true => Verdict::Answer(503, String::new()),
@@ -235,7 +235,7 @@ async fn metrics_show_scheduled_deletions_and_the_next_one() {
     wait_for(address, "/metrics", |_, text| !text.contains("obc_provisioner_orphans{")).await;
 
     // The deletion of the next one is refused: it is late since its time, which the operator knows.
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "DeleteBucket" => Verdict::Answer(403, "<Error><Code>AccessDenied</Code></Error>".to_owned()),
         _ => Verdict::Pass,
     });
@@ -266,7 +266,7 @@ async fn claims_of_deleted_classes_count_without_the_class_name() {
     let bound = "obc_provisioner_claims{class=\"\",phase=\"Bound\",reason=\"Bound\"}";
     wait_for(address, "/metrics", |_, text| value(text, bound) == Some(1.0)).await;
     let held = Gate::closed();
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "GetBucketTagging" | "GetUser" => Verdict::Hold(held.clone()),
         _ => Verdict::Pass,
     });
@@ -280,7 +280,7 @@ async fn claims_of_deleted_classes_count_without_the_class_name() {
 async fn watches_that_fail_are_counted() {
     let (world, address) = (World::new().await, free_address());
     let mut refused = 0;
-    world.kubernetes.meddle(move |call| {
+    world.kubernetes.inject(move |call| {
         refused += usize::from(call.name == "list objectbuckets");
         match call.name == "list objectbuckets" && refused <= 2 {
             true => Verdict::Answer(500, String::new()),
@@ -312,7 +312,7 @@ async fn users_cannot_make_series() {
     world.wait_bound("photos").await;
     // What the operator would correct stays.
     let held = Gate::closed();
-    world.kubernetes.meddle(move |call| match call.name.starts_with("patch objectbucketclaims") {
+    world.kubernetes.inject(move |call| match call.name.starts_with("patch objectbucketclaims") {
         true => Verdict::Hold(held.clone()),
         false => Verdict::Pass,
     });
@@ -329,7 +329,7 @@ async fn users_cannot_make_series() {
 async fn an_operator_is_not_ready_before_it_has_read_the_cluster() {
     let (world, address, gate) = (World::new().await, free_address(), Gate::closed());
     let held = gate.clone();
-    world.kubernetes.meddle(move |call| match call.name.as_str() {
+    world.kubernetes.inject(move |call| match call.name.as_str() {
         "list objectbuckets" => Verdict::Hold(held.clone()),
         _ => Verdict::Pass,
     });

@@ -173,7 +173,7 @@ async fn an_unusable_bucket_of_a_class_is_reported_with_the_cause() {
     // Without a body the status is all there is to go by.
     let (forbidden, elsewhere) = (world.unique("forbidden"), world.unique("elsewhere"));
     let (at_forbidden, at_elsewhere) = (format!("/{forbidden}"), format!("/{elsewhere}"));
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "GetBucketTagging" if call.target.starts_with(&at_forbidden) => Verdict::Answer(403, String::new()),
         "GetBucketTagging" if call.target.starts_with(&at_elsewhere) => Verdict::Answer(301, String::new()),
         _ => Verdict::Pass,
@@ -203,7 +203,7 @@ async fn a_denied_iam_never_shares_the_provisioning_keys() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>User: arn:aws:iam::1:user/owner is not authorized to perform: iam:CreateUser</Message></Error></ErrorResponse>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateUser" => Verdict::Answer(403, denied.to_owned()),
         _ => Verdict::Pass,
     });
@@ -226,7 +226,7 @@ async fn a_denied_s3_names_the_permission_that_is_missing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateBucket" => Verdict::Answer(403, denied.to_owned()),
         _ => Verdict::Pass,
     });
@@ -244,7 +244,7 @@ async fn refused_provisioning_keys_are_named(#[case] code: &str) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let refused = format!("<Error><Code>{code}</Code><Message>refused</Message></Error>");
-    world.aws.meddle(move |_| Verdict::Answer(403, refused.clone()));
+    world.aws.inject(move |_| Verdict::Answer(403, refused.clone()));
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("photos", &class).await;
     assert_contains(

@@ -94,7 +94,7 @@ impl Drop for Chaos {
 impl Chaos {
     async fn begin(seed: u64) -> Self {
         let world = World::new().await;
-        world.plant_bystanders().await;
+        world.create_unrelated_objects().await;
         let archive = world.unique("archive");
         world.account.create_bucket(&archive).await;
         let seconds = Duration::from_secs;
@@ -250,10 +250,10 @@ impl Chaos {
         };
         if is_aws {
             self.note(format!("{share:.2} of the calls to AWS fail"));
-            self.world.aws.meddle(rule);
+            self.world.aws.inject(rule);
         } else {
             self.note(format!("{share:.2} of the calls to Kubernetes fail"));
-            self.world.kubernetes.meddle(rule);
+            self.world.kubernetes.inject(rule);
         }
     }
 
@@ -262,7 +262,7 @@ impl Chaos {
         let operations = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "GetUser", "DeleteUser"];
         let denied = *operations.choose(&mut self.dice).unwrap();
         self.note(format!("deny {denied}"));
-        self.world.aws.meddle(move |call| match call.name == denied {
+        self.world.aws.inject(move |call| match call.name == denied {
             true => error(403, "AccessDenied", true),
             false => Verdict::Pass,
         });

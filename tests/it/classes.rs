@@ -16,7 +16,7 @@ async fn only_unbound_claims_follow_changes_of_their_class() {
     world.claim("bound", &class).await;
     let bucket = bucket_of(&world.wait_bound("bound").await);
     let configured = world.environment("bound").await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateUser" => Verdict::Answer(503, String::new()),
         _ => Verdict::Pass,
     });
@@ -76,7 +76,7 @@ async fn deleting_a_class_affects_only_unbound_claims() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("bound", &class).await;
     let bucket = bucket_of(&world.wait_bound("bound").await);
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateUser" => Verdict::Answer(503, String::new()),
         _ => Verdict::Pass,
     });

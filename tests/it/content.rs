@@ -18,7 +18,7 @@ struct Stuck {
 
 impl Stuck {
     async fn claim(world: &World, class: &str) -> Self {
-        world.aws.meddle(|call| match call.name.as_str() {
+        world.aws.inject(|call| match call.name.as_str() {
             "CreateUser" => Verdict::Answer(403, denied()),
             _ => Verdict::Pass,
         });
@@ -128,7 +128,7 @@ async fn an_edit_before_binding_avoids_a_foreign_bucket() {
     let theirs = world.unique("theirs");
     world.account.create_bucket(&theirs).await;
     world.account.put(&theirs, "precious").await.unwrap();
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "GetBucketTagging" | "CreateBucket" => Verdict::Hang,
         _ => Verdict::Pass,
     });

@@ -100,7 +100,7 @@ async fn a_problem_that_needs_a_fix_costs_few_calls() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateBucket" if call.target.contains("denied") => Verdict::Answer(403, denied.to_owned()),
         _ => Verdict::Pass,
     });

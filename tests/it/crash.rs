@@ -9,7 +9,7 @@ use crate::support::Store;
 use crate::support::aws_backend::AwsBackend;
 use crate::support::aws_proxy::Strictness;
 use crate::support::proxy::Verdict;
-use provisioner_conformance::crash::{Act, Flow, Kind, Pace, Spoil, crash_everywhere};
+use provisioner_conformance::crash::{Corruption, Flow, Kind, Pace, Step, crash_everywhere};
 
 /// An AWS that is in no hurry, so that an operator that comes back at once finds it behind.
 const SLOW: Strictness = slow(2);
@@ -23,7 +23,7 @@ const fn slow(seconds: u64) -> Strictness {
 }
 
 /// The key is made, and nobody learns of it. It takes minutes until this is tried again.
-const SPOIL: Spoil = Spoil {
+const CORRUPTION: Corruption = Corruption {
     rule: |call| match call.name.as_str() {
         "CreateAccessKey" => Verdict::Distort(|_| {
             let denied = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
@@ -34,32 +34,32 @@ const SPOIL: Spoil = Spoil {
     reason: "AccessDenied",
 };
 
-const fn sharing_keys(act: Act) -> Flow {
-    Flow { parameters: &[("createBucketUser", "no")], shares_keys: true, ..Flow::of(Kind::Generated, act) }
+const fn sharing_keys(step: Step) -> Flow {
+    Flow { parameters: &[("createBucketUser", "no")], shares_keys: true, ..Flow::of(Kind::Generated, step) }
 }
 
 #[rstest]
-#[case::shared_keys(sharing_keys(Act::Provide))]
-#[case::shared_keys_removed(sharing_keys(Act::Remove))]
-#[case::edited_before_it_was_bound(Flow::of(Kind::Named, Act::Edit(SPOIL)))]
+#[case::shared_keys(sharing_keys(Step::Provide))]
+#[case::shared_keys_removed(sharing_keys(Step::Remove))]
+#[case::edited_before_it_was_bound(Flow::of(Kind::Named, Step::Edit(CORRUPTION)))]
 #[tokio::test]
 async fn all_is_well_wherever_the_operator_was_killed(#[case] flow: Flow) {
     crash_everywhere(flow, Pace::AtOnce, &async |_| AwsBackend::at(Store::aws(), None)).await;
 }
 
 #[rstest]
-#[case::bound(Act::Provide, SLOW)]
-#[case::deleted_after_the_crash(Act::Abandon, SLOWER)]
-#[case::its_secret_deleted(Act::Repair, SLOW)]
+#[case::bound(Step::Provide, SLOW)]
+#[case::deleted_after_the_crash(Step::Abandon, SLOWER)]
+#[case::its_secret_deleted(Step::Repair, SLOW)]
 #[tokio::test]
-async fn all_is_well_at_a_slow_aws_wherever_the_operator_was_killed(#[case] act: Act, #[case] slow: Strictness) {
-    crash_slowly(Flow::of(Kind::Generated, act), slow).await;
+async fn all_is_well_at_a_slow_aws_wherever_the_operator_was_killed(#[case] step: Step, #[case] slow: Strictness) {
+    crash_slowly(Flow::of(Kind::Generated, step), slow).await;
 }
 
 /// It is deleted before it was bound, and the operator is killed at any call.
 #[tokio::test]
 async fn an_unbound_claim_leaves_nothing_wherever_killed() {
-    crash_slowly(Flow::of(Kind::Named, Act::Withdraw(SPOIL)), SLOWER).await;
+    crash_slowly(Flow::of(Kind::Named, Step::Withdraw(CORRUPTION)), SLOWER).await;
 }
 
 async fn crash_slowly(flow: Flow, slow: Strictness) {
@@ -70,15 +70,15 @@ async fn crash_slowly(flow: Flow, slow: Strictness) {
 /// Killed at the calls to the store. A bucket with a name that its claim chose is left out: between its creation and
 /// its tags, which SeaweedFS takes in a call of their own, nothing distinguishes it from one of others.
 #[rstest]
-#[case::generated(Flow::of(Kind::Generated, Act::Provide))]
-#[case::brownfield(Flow::of(Kind::Brownfield, Act::Provide))]
-#[case::abandoned(Flow::of(Kind::Generated, Act::Abandon))]
-#[case::removed(Flow::of(Kind::Generated, Act::Remove))]
-#[case::retained(Flow::of(Kind::Retain, Act::Remove))]
-#[case::keys_rotated(Flow::of(Kind::Generated, Act::Rotate))]
-#[case::secret_deleted(Flow::of(Kind::Generated, Act::Repair))]
-#[case::adopted(Flow::of(Kind::Generated, Act::Adopt))]
-#[case::orphan_removed(Flow::of(Kind::Generated, Act::RemoveOrphan))]
+#[case::generated(Flow::of(Kind::Generated, Step::Provide))]
+#[case::brownfield(Flow::of(Kind::Brownfield, Step::Provide))]
+#[case::abandoned(Flow::of(Kind::Generated, Step::Abandon))]
+#[case::removed(Flow::of(Kind::Generated, Step::Remove))]
+#[case::retained(Flow::of(Kind::Retain, Step::Remove))]
+#[case::keys_rotated(Flow::of(Kind::Generated, Step::Rotate))]
+#[case::secret_deleted(Flow::of(Kind::Generated, Step::Repair))]
+#[case::adopted(Flow::of(Kind::Generated, Step::Adopt))]
+#[case::orphan_removed(Flow::of(Kind::Generated, Step::RemoveOrphan))]
 #[tokio::test]
 async fn nothing_is_doubled_or_left_on_seaweedfs_wherever_killed(#[case] flow: Flow) {
     let flow = Flow { at_store_only: true, ..flow };

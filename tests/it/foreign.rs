@@ -41,7 +41,7 @@ async fn a_bucket_name_that_another_account_has_is_refused() {
     let bucket = world.unique("global");
     let taken =
         "<Error><Code>BucketAlreadyExists</Code><Message>The requested bucket name is not available.</Message></Error>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateBucket" => Verdict::Answer(409, taken.to_owned()),
         _ => Verdict::Pass,
     });
@@ -63,7 +63,7 @@ async fn a_foreign_user_is_neither_used_nor_deleted() {
     // The name is a function of the claim: it is known once the operator is about to make the user.
     let account = Account::owner();
     let denied = "<ErrorResponse><Error><Code>ServiceUnavailable</Code></Error></ErrorResponse>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateUser" => Verdict::Answer(503, denied.to_owned()),
         _ => Verdict::Pass,
     });
@@ -94,7 +94,7 @@ async fn copied_tags_do_not_adopt_a_bucket_older_than_the_claim() {
     let bucket =
         format!("<Bucket><Name>{payroll}</Name><CreationDate>2026-01-01T00:00:00.000Z</CreationDate></Bucket>");
     let listed = format!("<ListAllMyBucketsResult><Buckets>{bucket}</Buckets></ListAllMyBucketsResult>");
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "ListBuckets" => Verdict::Answer(200, listed.clone()),
         _ => Verdict::Pass,
     });

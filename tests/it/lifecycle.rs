@@ -133,7 +133,7 @@ async fn a_claim_deleted_while_it_cannot_be_finished_leaves_nothing() {
     use crate::support::proxy::Verdict;
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateAccessKey" => Verdict::Answer(503, String::new()),
         _ => Verdict::Pass,
     });
@@ -157,7 +157,7 @@ async fn an_unbound_claim_can_be_edited_and_what_was_begun_is_undone() {
     use kube::api::{Patch, PatchParams};
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateUser" => Verdict::Answer(503, String::new()),
         _ => Verdict::Pass,
     });

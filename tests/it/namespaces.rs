@@ -112,7 +112,7 @@ async fn deleting_a_namespace_removes_all_of_its_claims() {
     world.account.put(&archive, "kept").await.unwrap();
     let greenfield = doomed.class("greenfield", "").await;
     let brownfield = doomed.class("brownfield", &archive).await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "ListObjectsV2" if call.target.contains("unproven") => Verdict::Answer(503, String::new()),
         "CreateBucket" if call.target.contains("begun") => Verdict::LoseAnswer,
         _ => Verdict::Pass,

@@ -95,7 +95,7 @@ async fn the_next_operator_revokes_the_access_of_a_vanished_claim() {
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "DeleteUserPolicy" | "DeleteAccessKey" => Verdict::Answer(503, String::new()),
         _ => Verdict::Pass,
     });
@@ -113,7 +113,7 @@ async fn the_next_operator_revokes_the_access_of_a_vanished_claim() {
 /// Takes the finalizer off the claim and deletes it while the operator runs. The operator puts the finalizer back on
 /// what is there, so both go in one go.
 async fn force_out(world: &World, claim: &str) {
-    world.kubernetes.meddle(|call| match call.name.as_str() {
+    world.kubernetes.inject(|call| match call.name.as_str() {
         "patch objectbucketclaims" => Verdict::Answer(503, String::new()),
         _ => Verdict::Pass,
     });
@@ -238,7 +238,7 @@ async fn a_failed_removal_is_reported_and_retried() {
     let used = Used::claim(&world, &class).await;
     operator.stop().await;
     world.forget_object(&world.claims(), "photos").await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "DeleteUser" => {
             Verdict::Answer(500, "<ErrorResponse><Error><Code>ServiceFailure</Code></Error></ErrorResponse>".to_owned())
         }

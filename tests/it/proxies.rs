@@ -80,11 +80,11 @@ async fn calls_fail_as_configured() {
     let list = || async { owner.s3.list_objects_v2().bucket(&bucket).send().await };
     world.account.create_bucket(&bucket).await;
     list().await.unwrap();
-    world.aws.meddle(|_| Verdict::Reset);
+    world.aws.inject(|_| Verdict::Reset);
     list().await.unwrap_err();
-    world.aws.meddle(|_| Verdict::Truncate(10));
+    world.aws.inject(|_| Verdict::Truncate(10));
     list().await.unwrap_err();
-    world.aws.meddle(|_| Verdict::Distort(|answer| answer.map(|_| Bytes::from_static(b"<html>"))));
+    world.aws.inject(|_| Verdict::Distort(|answer| answer.map(|_| Bytes::from_static(b"<html>"))));
     list().await.unwrap_err();
     world.aws.leave_alone();
     world.aws.down().await;
@@ -94,7 +94,7 @@ async fn calls_fail_as_configured() {
 
     let gate = Gate::closed();
     let held = gate.clone();
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "DeleteBucket" => Verdict::HoldAnswer(held.clone()),
         _ => Verdict::Pass,
     });
@@ -111,10 +111,10 @@ async fn watches_are_refused_as_configured() {
     let world = World::new().await;
     let client = Client::try_from(world.config()).unwrap();
     let secrets: Api<Secret> = Api::namespaced(client, &world.namespace);
-    world.kubernetes.meddle(|_| expired());
+    world.kubernetes.inject(|_| expired());
     let refused = secrets.watch(&WatchParams::default(), "0").await.map(drop).unwrap_err();
     assert!(matches!(&refused, kube::Error::Api(status) if status.code == 410), "{refused:?}");
-    world.kubernetes.meddle(|_| expired_in_stream());
+    world.kubernetes.inject(|_| expired_in_stream());
     let mut watch = secrets.watch(&WatchParams::default(), "0").await.unwrap().boxed();
     let first = watch.next().await;
     assert!(matches!(&first, Some(Ok(WatchEvent::Error(e))) if e.code == 410), "{first:?}");

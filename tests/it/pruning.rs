@@ -30,11 +30,11 @@ async fn a_crd_that_prunes_fields_causes_no_loop() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateBucket" if call.target.contains("denied") => Verdict::Answer(403, denied.to_owned()),
         _ => Verdict::Pass,
     });
-    world.kubernetes.meddle(prune);
+    world.kubernetes.inject(prune);
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("photos", &class).await;
     let bound = world.wait_bound("photos").await;

@@ -59,7 +59,7 @@ async fn a_large_bucket_is_emptied_in_pieces() {
     // The first piece succeeds, and ends after its time; what comes after it is held up until the operator was
     // restarted.
     let (mut batches, mut lists) = (0, 0);
-    world.aws.meddle(move |call| {
+    world.aws.inject(move |call| {
         batches += usize::from(call.name == "DeleteObjects");
         lists += usize::from(call.name == "ListObjectVersions");
         match call.name.as_str() {
@@ -97,7 +97,7 @@ async fn emptying_slows_down_only_when_s3_throttles() {
     }
     world.aws.clear();
     let mut refusals = 0;
-    world.aws.meddle(move |call| {
+    world.aws.inject(move |call| {
         refusals += usize::from(call.name == "DeleteObjects");
         let slow = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
         let refused = call.name == "DeleteObjects" && refusals <= 3;
@@ -127,7 +127,7 @@ async fn a_large_bucket_is_listed_by_prefixes_in_parallel() {
             world.account.s3.delete_object().bucket(&bucket).key(format!("b&b/{n}")).send().await.unwrap();
         }
         world.aws.clear();
-        world.aws.meddle(move |call| {
+        world.aws.inject(move |call| {
             let asks = call.name == "ListObjectVersions" && call.target.contains("delimiter=");
             let refusal = "<Error><Code>NotImplemented</Code><Message>no delimiters</Message></Error>";
             if asks && !knows_folders { Verdict::Answer(501, refusal.to_owned()) } else { Verdict::Pass }
@@ -164,7 +164,7 @@ async fn an_object_that_cannot_be_deleted_is_named() {
     let bucket = bucket_of(&world.wait_bound("locked").await);
     world.account.put(&bucket, "under-lock").await.unwrap();
     let refused = "<DeleteResult><Error><Key>under-lock</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error></DeleteResult>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "DeleteObjects" => Verdict::Answer(200, refused.to_owned()),
         _ => Verdict::Pass,
     });

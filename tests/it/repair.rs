@@ -22,7 +22,7 @@ async fn a_claim_is_not_ready_again_before_its_new_keys_work() {
     world.claim("photos", &class).await;
     world.wait_bound("photos").await;
     let refused = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "ListObjectsV2" => Verdict::Answer(403, refused.to_owned()),
         _ => Verdict::Pass,
     });

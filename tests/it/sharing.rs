@@ -89,7 +89,7 @@ async fn a_rival_claim_does_not_delay_the_deletion_of_a_bucket() {
     world.wait_bound("creator").await;
     // It is cut off, so it is unknown whether something was created for it: its ObjectBucket stays.
     world.aws.clear();
-    world.aws.meddle(|_| Verdict::Hang);
+    world.aws.inject(|_| Verdict::Hang);
     world.claim_with("rival", spec).await;
     world.aws.wait_until("a call", |calls| !calls.is_empty()).await;
     operator.stop().await;
@@ -214,7 +214,7 @@ async fn a_bucket_in_use_is_found_without_the_watch(#[case] labelled: bool) {
     world.wait_bound("creator").await;
     // From now on its watch of ObjectBuckets is refused.
     world.kubernetes.clear();
-    world.kubernetes.meddle(|call| match call.name.as_str() {
+    world.kubernetes.inject(|call| match call.name.as_str() {
         "watch objectbuckets" => Verdict::Answer(403, String::new()),
         "list objectbuckets" if !call.target.contains("labelSelector") => Verdict::Answer(403, String::new()),
         _ => Verdict::Pass,

@@ -13,7 +13,7 @@ use crate::support::proxy::Verdict;
 async fn sigterm_ends_the_operator_while_a_call_hangs() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateUser" => Verdict::Hang,
         _ => Verdict::Pass,
     });
@@ -34,7 +34,7 @@ async fn sigterm_ends_the_operator_while_a_call_hangs() {
 #[tokio::test]
 async fn sigterm_ends_an_operator_whose_caches_are_not_synced() {
     let world = World::new().await;
-    world.kubernetes.meddle(|call| match call.name.as_str() {
+    world.kubernetes.inject(|call| match call.name.as_str() {
         "list objectbuckets" => Verdict::Hang,
         _ => Verdict::Pass,
     });
@@ -70,7 +70,7 @@ async fn a_kill_after_a_key_was_issued_leaves_one_working_key() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     // The answer with the secret is lost: the key exists, and nobody knows it.
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateAccessKey" => Verdict::LoseAnswer,
         _ => Verdict::Pass,
     });

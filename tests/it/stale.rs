@@ -192,7 +192,7 @@ async fn a_deletion_noticed_late_removes_what_was_repaired() {
     let gate = Gate::closed();
     let held = gate.clone();
     world.kubernetes.clear();
-    world.kubernetes.meddle(move |call| {
+    world.kubernetes.inject(move |call| {
         if Watched::Claims.is(call, "watch") { Verdict::Hold(held.clone()) } else { Verdict::Pass }
     });
     world.kubernetes.end_watches(Ending::Closed);

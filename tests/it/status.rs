@@ -175,7 +175,7 @@ async fn what_an_admin_may_not_read_is_left_out_and_reported() {
     world.claim("photos", &class).await;
     world.wait_bound("photos").await;
     operator.stop().await;
-    world.kubernetes.meddle(|call| {
+    world.kubernetes.inject(|call| {
         if call.name.ends_with(" secrets") {
             let denied = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "secrets is forbidden", "reason": "Forbidden", "code": 403 });
             return Verdict::Answer(403, denied.to_string());
@@ -237,7 +237,7 @@ async fn on_a_terminal_the_table_is_redrawn() {
     world.claim("videos", &class).await;
     // In place of what was there.
     terminal.shows(&["A\r\u{1b}[2K", "videos", "2 claims"]).await;
-    world.kubernetes.meddle(|call| match call.name.starts_with("list objectbucketclaims") {
+    world.kubernetes.inject(|call| match call.name.starts_with("list objectbucketclaims") {
         true => Verdict::Answer(500, String::new()),
         false => Verdict::Pass,
     });

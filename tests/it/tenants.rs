@@ -137,7 +137,7 @@ async fn a_claim_is_retried_at_once_on_request() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateUser" => Verdict::Answer(403, denied.to_owned()),
         _ => Verdict::Pass,
     });
@@ -171,7 +171,7 @@ async fn messages_name_no_other_claim_and_no_account() {
     assert!(!message.contains("secretive") && !message.contains(&first), "{message}");
 
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>User: arn:aws:iam::123456789012:user/boss is not authorized to perform: iam:CreateUser on resource: arn:aws:iam::123456789012:user/x because no policy of account 123456789012 allows it</Message></Error></ErrorResponse>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateUser" => Verdict::Answer(403, denied.to_owned()),
         _ => Verdict::Pass,
     });
@@ -237,7 +237,7 @@ async fn an_app_can_use_aws_tools_and_make_nothing_public(#[case] created: bool,
 async fn claims_on_a_store_that_never_answers_delay_nobody_elses() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
-    neighbour.aws.meddle(|_| Verdict::Hang);
+    neighbour.aws.inject(|_| Verdict::Hang);
     let silent = [("s3Endpoint", neighbour.aws.url.as_str()), ("iamEndpoint", neighbour.aws.url.as_str())];
     let silent = world.class_with("silent", "Delete", &silent).await;
     let class = world.class("greenfield").await;
@@ -262,7 +262,7 @@ async fn refused_provisioning_keys_are_tried_by_one_claim_at_a_time() {
     let neighbour = world.neighbour().await;
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
     let denied = || Verdict::Answer(403, denied.to_owned());
-    neighbour.aws.meddle(move |call| if call.name == "CreateUser" { denied() } else { Verdict::Pass });
+    neighbour.aws.inject(move |call| if call.name == "CreateUser" { denied() } else { Verdict::Pass });
     let refusing = [("s3Endpoint", neighbour.aws.url.as_str()), ("iamEndpoint", neighbour.aws.url.as_str())];
     let class = world.class_with("refusing", "Delete", &refusing).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -272,7 +272,7 @@ async fn refused_provisioning_keys_are_tried_by_one_claim_at_a_time() {
     }
     let gate = Gate::closed();
     let held = gate.clone();
-    neighbour.aws.meddle(move |_| Verdict::Hold(held.clone()));
+    neighbour.aws.inject(move |_| Verdict::Hold(held.clone()));
     let asked = neighbour.aws.calls().len();
     for number in 0..10 {
         world.claim(&format!("next-{number}"), &class).await;
@@ -302,7 +302,7 @@ async fn a_rate_limited_account_serves_claims_in_a_queue() {
     let neighbour = world.neighbour().await;
     // One call to IAM a second.
     let mut room = (1.0, Instant::now());
-    neighbour.aws.meddle(move |call| {
+    neighbour.aws.inject(move |call| {
         if !["CreateUser", "PutUserPolicy", "CreateAccessKey"].contains(&call.name.as_str()) {
             return Verdict::Pass;
         }

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1;
 use prost::Message as _;
-use provisioner_conformance::proxy::{Described, Pending, Upstream, whole};
+use provisioner_conformance::proxy::{Described, Pending, Upstream, respond};
 
 use crate::support::World;
 use crate::support::operator::Binary;
@@ -52,7 +52,7 @@ impl Upstream for Collector {
         Box::pin(async move {
             let body = request.into_body().collect().await?.to_bytes();
             got.lock().unwrap().push(body);
-            Ok(whole(Response::new(Bytes::new())))
+            Ok(respond(Response::new(Bytes::new())))
         })
     }
 }
@@ -208,7 +208,7 @@ async fn all_spans_of_a_claim_are_one_trace_with_its_uid() {
 async fn a_trace_shows_what_failed_and_why() {
     let (world, collector) = (World::new().await, Collector::start().await);
     let class = world.class("greenfield").await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateUser" => Verdict::Answer(
             403,
             "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not you</Message></Error></ErrorResponse>".into(),
@@ -246,7 +246,7 @@ async fn a_trace_shows_what_failed_and_why() {
 async fn an_unreachable_collector_is_logged_once_and_stops_nothing() {
     let (world, collector) = (World::new().await, Collector::start().await);
     let class = world.class("greenfield").await;
-    collector.meddle(|_| Verdict::Hang);
+    collector.inject(|_| Verdict::Hang);
     let operator = start(&world, &collector, &[], &[("OTEL_EXPORTER_OTLP_TIMEOUT", "100")]);
     world.claim("first", &class).await;
     world.wait_bound("first").await;
@@ -265,7 +265,7 @@ async fn an_unreachable_collector_is_logged_once_and_stops_nothing() {
 
     // An operator that ends does not wait as long as for an answer.
     collector.clear();
-    collector.meddle(|_| Verdict::Hang);
+    collector.inject(|_| Verdict::Hang);
     let operator = start(&world, &collector, &[], &[("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")]);
     world.delete_claim("second").await;
     world.wait_gone("second").await;

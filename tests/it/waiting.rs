@@ -99,7 +99,7 @@ async fn a_claim_binds_only_when_its_credentials_work() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let refused = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "ListObjectsV2" if call.target.contains("slow") => Verdict::Answer(403, refused.to_owned()),
         _ => Verdict::Pass,
     });
@@ -130,7 +130,7 @@ async fn new_keys_are_tried_often_until_the_claim_is_deleted() {
     let class = world.class("greenfield").await;
     let refused = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
     let mut tries = 0;
-    world.aws.meddle(move |call| {
+    world.aws.inject(move |call| {
         let is_try = call.name == "ListObjectsV2";
         tries += usize::from(is_try && call.target.contains("photos"));
         let is_refused = is_try && (tries <= 20 || call.target.contains("never"));

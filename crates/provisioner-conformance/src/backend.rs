@@ -1,4 +1,4 @@
-//! What the kit has to know of a store, and what it does to it past the operator.
+//! What the kit has to know about a store, and what it does to it without the operator.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::program::Program;
 use super::proxy::Upstream;
 
-/// Something that a store can do, or that can be seen of it. A check that needs what a backend has not is skipped, and
-/// says so.
+/// Something that a store can do, or that can be seen of it. A check that needs an ability which the backend lacks is
+/// skipped, and this is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ability {
@@ -18,9 +18,9 @@ pub enum Ability {
     /// It gives access to buckets that exist ([`grant`](bucket_provisioner::Provisioner::grant) and
     /// [`revoke`](bucket_provisioner::Provisioner::revoke)). Needs [`Ability::Inventory`] as well.
     Brownfield,
-    /// It remembers for which claim a bucket was created, so that one that exists already is told apart from it.
+    /// It remembers for which claim a bucket was created, so that a foreign bucket of that name is recognized.
     Tags,
-    /// It issues new keys while the former ones work ([`rotate`](bucket_provisioner::Provisioner::rotate)).
+    /// It issues new keys while the previous ones work ([`rotate`](bucket_provisioner::Provisioner::rotate)).
     Rotation,
     /// What it holds outlives the operator's process.
     Persistence,
@@ -30,7 +30,7 @@ pub enum Ability {
     Apps,
     /// Operators reach it over HTTP: [`Backend::upstream`].
     Http,
-    /// The owner has a Secret: [`Backend::owner`].
+    /// The provisioning credentials are in a Secret: [`Backend::owner`].
     Owner,
 }
 
@@ -39,13 +39,13 @@ impl fmt::Display for Ability {
         f.write_str(match self {
             Self::Greenfield => "Greenfield (it creates no buckets)",
             Self::Brownfield => "Brownfield (it gives no access to buckets that exist)",
-            Self::Tags => "Tags (its buckets do not say for which claim they were created)",
+            Self::Tags => "Tags (its buckets do not record for which claim they were created)",
             Self::Rotation => "Rotation (it does not rotate keys)",
-            Self::Persistence => "Persistence (it is gone with the operator's process)",
+            Self::Persistence => "Persistence (its content is lost with the operator's process)",
             Self::Inventory => "Inventory (what it holds cannot be seen)",
             Self::Apps => "Apps (keys cannot be tried)",
             Self::Http => "Http (operators do not reach it over HTTP)",
-            Self::Owner => "Owner (the owner has no Secret)",
+            Self::Owner => "Owner (it has no provisioning credentials)",
         })
     }
 }
@@ -59,7 +59,7 @@ pub struct Inventory {
     pub users: BTreeMap<String, User>,
 }
 
-/// A bucket as its owner sees it.
+/// A bucket as the provisioning credentials see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bucket {
     /// The names of its objects, in their order.
@@ -68,7 +68,7 @@ pub struct Bucket {
     pub settings: String,
 }
 
-/// A user as the owner sees it.
+/// A user as the provisioning credentials see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// The ids of its keys, in their order.
@@ -90,8 +90,8 @@ pub type Outputs = BTreeMap<String, String>;
 /// A store and its operator. One value serves one check; checks run at the same time, so two values do not disturb each
 /// other, be it because each has a store of its own or because all names in a check contain its world's id.
 ///
-/// A function that belongs to an [`Ability`] is only called if the backend has that. All of them act past the operator and
-/// past the proxies; a failure that is the kit's own is a panic. Functions with a default may be left out: what needs them is
+/// A function that belongs to an [`Ability`] is only called if the backend has that. All of them bypass the operator and
+/// the proxies; a failure that is the kit's own is a panic. Functions with a default may be left out: what needs them is
 /// skipped, and reported on standard error.
 pub trait Backend: Send + Sync + 'static {
     /// What the store can.
@@ -100,7 +100,7 @@ pub trait Backend: Send + Sync + 'static {
     /// The operator.
     fn program(&self) -> Program;
 
-    /// What stands behind the proxy through which operators reach the store: mostly an
+    /// The server behind the proxy through which operators reach the store: mostly an
     /// [`HttpStore`](super::proxy::HttpStore).
     fn upstream(&self) -> Option<Arc<dyn Upstream>> {
         None
@@ -112,13 +112,13 @@ pub trait Backend: Send + Sync + 'static {
         BTreeMap::new()
     }
 
-    /// The entries of the owner's Secret.
+    /// The entries of the Secret with the provisioning credentials.
     fn owner(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
 
     /// Credentials that the store refuses: with the entries of [`owner`](Self::owner), and a password or token in it
-    /// that is wrong and not used anywhere else. Nothing by default: the store accepts everything, or nobody can say.
+    /// that is wrong and not used anywhere else. Nothing by default: the store accepts everything, or this is not known.
     fn wrong_owner(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
@@ -135,20 +135,20 @@ pub trait Backend: Send + Sync + 'static {
         async { missing("remove") }
     }
 
-    /// Creates a bucket of somebody else, with one object called `theirs`.
+    /// Creates a foreign bucket, with one object called `theirs`.
     fn create_bucket(&self, name: &str) -> impl Future<Output = ()> + Send {
         let _ = name;
         async { missing("create_bucket") }
     }
 
-    /// Creates more of somebody else that an operator could take for its own, such as a user of that name, and tags of the
+    /// Creates other foreign things that an operator could take for its own, such as a user of that name, and tags of the
     /// bucket. Nothing by default.
     fn plant(&self, name: &str) -> impl Future<Output = ()> + Send {
         let _ = name;
         async {}
     }
 
-    /// Creates a user of somebody else, with a key. `false`, and nothing is done, by default and where claims have no users
+    /// Creates a foreign user, with a key. `false`, and nothing is done, by default and where claims have no users
     /// of their own.
     fn create_user(&self, name: &str) -> impl Future<Output = bool> + Send {
         let _ = name;

@@ -24,13 +24,12 @@ pub(crate) fn patience() -> Duration {
     *SET
 }
 
-/// Tells the reader of the tests something, once in each test, also of those that pass: `cargo test` hides what is printed in
-/// the usual way.
-pub(super) fn tell(what: &str) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// Prints a line once per test, also if the test passes: `cargo test` captures what `eprintln!` prints.
+pub(super) fn report(what: &str) {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let thread = std::thread::current();
     let line = format!("{}: {what}\n", thread.name().unwrap_or("conformance"));
-    if TOLD.lock().unwrap().insert(line.clone()) {
+    if REPORTED.lock().unwrap().insert(line.clone()) {
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

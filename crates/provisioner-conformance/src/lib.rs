@@ -1,13 +1,12 @@
 //! The conformance kit: whether an operator made with this library keeps the library's promises with its store.
 //!
-//! The kit starts the real program, in a cluster that may be any (`KUBECONFIG`), and looks at what it does there and in the
-//! store: from claim to bucket and back, mistakes, things of others, repair, rotation, restarts, backups, views that lag,
-//! calls that fail, and a kill at every call that changes something. It stands between the operator and its servers with
-//! proxies.
+//! The kit starts the real program, in a cluster that may be any (`KUBECONFIG`), and checks what it does there and in the
+//! store: from claim to bucket and back, invalid input, unrelated objects, repair, rotation, restarts, backups, stale
+//! watches, calls that fail, and a kill at every call that changes something. Proxies connect the operator to its servers.
 //!
-//! An author says with a [`Backend`] what the store can, and how to look at it past the operator;
-//! [`conformance_tests!`](crate::conformance_tests) makes a test of each [check](checks). What the backend cannot is
-//! skipped, and each test says on standard error what it skipped. With `TEST_SAMPLE=8` in the environment the operator is
+//! An author implements [`Backend`]: what the store can do, and how to inspect it without the operator;
+//! [`conformance_tests!`](crate::conformance_tests) makes a test of each [check](checks). What the backend cannot do is
+//! skipped, and each test prints to standard error what it skipped. With `TEST_SAMPLE=8` in the environment the operator is
 //! killed at every eighth of these calls only, which takes less than half of the time:
 //!
 //! ```no_run
@@ -33,7 +32,7 @@
 //!
 //! Everything that a check makes has its world's id in its name, and is removed when the check passes or fails; CRDs that
 //! were missing stay. If the tests are killed, what they made stays: namespaces, classes and ObjectBuckets with `t-` and 8
-//! hexadecimal digits in their names, and the like in the store. Operators run with the rights of `KUBECONFIG`.
+//! hexadecimal digits in their names, and buckets and users of such names in the store. Operators run with the rights of `KUBECONFIG`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check fails by a panic, as a test does")]
 
@@ -77,38 +76,38 @@ pub use self::world::{
 macro_rules! conformance_tests {
     ($backend:expr) => {
         $crate::conformance_tests! { @each $backend;
-            lifecycle::a_bucket_is_usable_when_its_claim_is_bound_and_goes_with_it,
+            lifecycle::a_bucket_is_usable_when_bound_and_deleted_with_its_claim,
             lifecycle::a_bucket_has_exactly_the_name_that_its_claim_chose,
             lifecycle::keys_open_no_bucket_of_another_claim,
-            lifecycle::claims_of_one_existing_bucket_have_keys_of_their_own_and_it_outlives_them,
-            lifecycle::retain_takes_the_access_and_keeps_the_bucket,
-            lifecycle::a_bucket_that_is_not_empty_is_kept_if_its_class_says_so,
-            lifecycle::a_claim_of_another_provisioner_is_left_alone,
+            lifecycle::claims_share_an_existing_bucket_with_separate_keys,
+            lifecycle::retain_revokes_the_access_and_keeps_the_bucket,
+            lifecycle::on_delete_if_empty_keeps_a_bucket_with_objects,
+            lifecycle::a_claim_of_another_provisioner_is_ignored,
             input::an_unknown_class_parameter_is_refused_by_name,
-            input::a_name_against_the_rules_is_refused,
-            input::an_owner_secret_that_is_missing_or_empty_is_named,
-            foreign::a_bucket_of_somebody_else_is_neither_taken_nor_deleted,
-            foreign::a_bucket_of_another_claim_is_neither_taken_nor_deleted,
-            foreign::outputs_of_somebody_else_are_neither_overwritten_nor_deleted,
-            repair::a_deleted_secret_comes_back_and_its_former_keys_are_revoked,
+            input::an_invalid_bucket_name_is_refused,
+            input::a_missing_or_empty_owner_secret_is_reported,
+            foreign::a_foreign_bucket_is_neither_used_nor_deleted,
+            foreign::a_bucket_of_another_claim_is_neither_used_nor_deleted,
+            foreign::foreign_outputs_are_neither_overwritten_nor_deleted,
+            repair::a_deleted_secret_is_recreated_with_new_keys,
             repair::an_edited_config_map_is_restored,
-            repair::watches_that_end_are_begun_anew,
-            repair::keys_are_rotated_and_the_former_ones_retired,
-            restart::a_restart_costs_bound_claims_nothing,
-            secrecy::no_secret_shows_anywhere_but_in_secrets,
-            doctor::doctor_finds_a_good_class_good_and_changes_nothing,
+            repair::watches_that_end_are_restarted,
+            repair::keys_are_rotated_and_the_previous_ones_retired,
+            restart::a_restart_makes_no_calls_for_bound_claims,
+            secrecy::credentials_appear_only_in_secrets,
+            doctor::doctor_passes_a_valid_class_and_changes_nothing,
             doctor::doctor_does_not_accept_a_wrong_owner_secret,
-            adoption::a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had,
-            adoption::a_new_claim_of_the_name_inherits_nothing,
-            stale::a_bound_claim_that_is_shown_as_it_was_before_is_left_as_it_is,
-            stale::nothing_is_made_for_a_claim_that_is_gone,
-            faults::calls_to_kubernetes_may_fail,
-            faults::calls_to_the_store_may_fail,
-            faults::a_store_that_is_away_is_told_and_waited_for,
+            adoption::a_restored_claim_waits_for_its_annotation_and_adopts,
+            adoption::a_new_claim_with_an_old_name_inherits_nothing,
+            stale::a_stale_view_of_a_bound_claim_changes_nothing,
+            stale::a_stale_view_of_a_deleted_claim_creates_nothing,
+            faults::failed_calls_to_kubernetes_are_retried,
+            faults::failed_calls_to_the_store_are_retried,
+            faults::an_unreachable_store_is_reported_and_retried,
             creation::a_creation_whose_answer_is_lost_leaves_nothing,
             creation::a_creation_that_fails_leaves_nothing,
             creation::access_that_is_not_granted_leaves_nothing,
-            creation::a_lost_answer_makes_nothing_twice,
+            creation::a_lost_answer_creates_nothing_twice,
             creation::a_failing_claim_keeps_its_plan,
             creation::a_failing_claim_repeats_its_message,
             creation::reasons_of_failures_are_in_the_command_reasons,
@@ -118,8 +117,8 @@ macro_rules! conformance_tests {
             keys::a_class_that_names_a_claims_bucket_is_refused,
             keys::a_class_that_names_a_missing_bucket_is_refused,
             keys::a_check_keeps_keys_in_their_grace_period,
-            keys::a_read_that_fails_replaces_no_keys,
-            removal::a_read_that_fails_is_not_taken_for_not_found,
+            keys::a_failed_read_replaces_no_keys,
+            removal::a_failed_read_does_not_count_as_not_found,
             removal::a_bucket_is_deleted_after_its_access,
             removal::a_removal_whose_answer_is_lost_is_completed,
             removal::a_claim_is_deleted_without_its_class,
@@ -130,12 +129,12 @@ macro_rules! conformance_tests {
             crash::killed_while_a_bucket_is_created,
             crash::killed_while_a_retained_bucket_is_created,
             crash::killed_while_a_named_bucket_is_created,
-            crash::killed_while_access_is_given,
+            crash::killed_while_access_is_granted,
             crash::killed_before_its_claim_was_deleted,
             crash::killed_before_its_claim_of_an_existing_bucket_was_deleted,
             crash::killed_while_a_bucket_is_deleted,
             crash::killed_while_a_named_bucket_is_deleted,
-            crash::killed_while_access_is_taken,
+            crash::killed_while_access_is_revoked,
             crash::killed_while_a_retained_claim_is_deleted,
             crash::killed_while_a_secret_is_restored,
             crash::killed_while_keys_are_rotated,
@@ -145,7 +144,7 @@ macro_rules! conformance_tests {
             crash::killed_while_an_orphan_is_removed,
             crash::killed_while_a_claim_of_a_full_bucket_is_deleted,
             crash::killed_while_a_deletion_is_scheduled,
-            crash::killed_while_a_scheduled_deletion_is_done,
+            crash::killed_while_a_scheduled_deletion_runs,
             crash::killed_while_a_deletion_is_undone,
             crash::killed_while_a_vanished_claim_loses_its_access,
             crash::killed_while_a_claim_that_was_set_back_is_deleted,

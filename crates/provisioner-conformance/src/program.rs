@@ -17,7 +17,7 @@ use super::base::patience;
 use super::report;
 use super::world::World;
 
-/// What an operator logs, to be read also when it is gone.
+/// What an operator logs, to be read also after it has ended.
 pub type Log = Arc<watch::Sender<String>>;
 
 /// A program made with [`Operator`](bucket_provisioner::Operator), and how it is started.
@@ -55,7 +55,7 @@ impl Program {
     pub fn start_with(&self, world: &World, kubeconfig: &serde_json::Value) -> Running {
         let (dir, mut command) = self.command(world, kubeconfig);
         let mut child = command
-            // Who starts after a killed one would wait for its lease. Tests of the lease ask for it by the flag.
+            // An operator that starts after a killed one would wait for its lease. Tests of the lease set the flag.
             .env("PROVISIONER_LEADER_ELECT", "false")
             // Many run side by side, and one alone could have the default address.
             .env("PROVISIONER_ADMIN_ADDRESS", "off")
@@ -129,12 +129,12 @@ impl Running {
     /// Waits until it has logged this.
     pub async fn wait_log(&self, text: &str) {
         let mut log = self.log.subscribe();
-        let said = log.wait_for(|log| log.contains(text));
-        let said = tokio::time::timeout(patience(), said).await.is_ok();
-        assert!(said, "{text:?} is not in the log:\n{}", self.log());
+        let logged = log.wait_for(|log| log.contains(text));
+        let logged = tokio::time::timeout(patience(), logged).await.is_ok();
+        assert!(logged, "{text:?} is not in the log:\n{}", self.log());
     }
 
-    /// What it logs, to be read also when it is gone.
+    /// What it logs, to be read also after it has ended.
     pub fn log_so_far(&self) -> Log {
         Arc::clone(&self.log)
     }
@@ -204,7 +204,7 @@ pub fn free_address() -> SocketAddr {
     free.local_addr().unwrap()
 }
 
-/// A folder that goes with its owner.
+/// A folder that is deleted when the value is dropped.
 pub struct TempDir(PathBuf);
 
 impl TempDir {

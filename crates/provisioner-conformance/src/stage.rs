@@ -9,13 +9,13 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::backend::{Ability, Backend, Inventory, Outputs};
-use super::base::tell;
+use super::base::report;
 use super::program::Running;
 use super::proxy::{Call, Proxy, Upstream};
 use super::world::{World, install_crds, seen};
 use bucket_provisioner::api::ObjectBucketClaim;
 
-/// Where one check plays.
+/// The environment of one check.
 pub struct Stage<B> {
     /// The store.
     pub backend: B,
@@ -35,7 +35,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// What is here beyond `before`. All of that must be here as it was, for it is somebody else's.
+    /// What is here beyond `before`. All of that must be unchanged, because it is foreign.
     pub fn beyond(mut self, before: &Self) -> Self {
         take_out(&mut self.objects, &before.objects, "");
         take_out(&mut self.store.buckets, &before.store.buckets, "bucket ");
@@ -46,7 +46,7 @@ impl Footprint {
 
 fn take_out<T: PartialEq + std::fmt::Debug>(now: &mut BTreeMap<String, T>, before: &BTreeMap<String, T>, kind: &str) {
     for (name, before) in before {
-        assert_eq!(now.remove(name).as_ref(), Some(before), "{kind}{name}, which is somebody else's");
+        assert_eq!(now.remove(name).as_ref(), Some(before), "{kind}{name}, which is foreign, has changed");
     }
 }
 
@@ -60,11 +60,11 @@ async fn client() -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// Whether a backend has an ability. If not, the part of the check that needs it is skipped, which is told.
+/// Whether a backend has an ability. If not, the part of the check that needs it is skipped, which is reported.
 pub(super) fn has(backend: &impl Backend, ability: Ability) -> bool {
     let has = backend.abilities().contains(&ability);
     if !has {
-        tell(&format!("skipped in part, for want of {ability}"));
+        report(&format!("skipped in part, for want of {ability}"));
     }
     has
 }
@@ -87,7 +87,7 @@ impl<B: Backend> Stage<B> {
         Self { backend, world, store }
     }
 
-    /// Whether the backend has an ability. If not, the part of the check that needs it is skipped, which is told.
+    /// Whether the backend has an ability. If not, the part of the check that needs it is skipped, which is reported.
     pub fn can(&self, ability: Ability) -> bool {
         has(&self.backend, ability)
     }
@@ -155,7 +155,7 @@ impl<B: Backend> Stage<B> {
         self.world.environment(claim).await
     }
 
-    /// Deletes a claim, waits until it is gone, and requires that nothing of it is left in the cluster.
+    /// Deletes a claim, waits until it no longer exists, and requires that nothing of it is left in the cluster.
     pub async fn unbind(&self, claim: &str) {
         self.world.delete_claim(claim).await;
         self.world.wait_gone(claim).await;
@@ -221,16 +221,16 @@ impl<B: Backend> Stage<B> {
         Footprint { objects: self.world.objects().await, store: self.inventory().await }
     }
 
-    /// Things of others that look like what the operator makes: in the cluster, and in the store a bucket and what else the
-    /// backend [plants](Backend::plant).
-    pub async fn plant_bystanders(&self) {
+    /// Creates foreign objects that look like those of the operator: in the cluster, and in the store a bucket and what else
+    /// the backend [plants](Backend::plant).
+    pub async fn create_unrelated_objects(&self) {
         let foreign = self.world.unique("bystander");
         let abilities = self.backend.abilities();
         if abilities.contains(&Ability::Inventory) {
             self.backend.create_bucket(&foreign).await;
             self.backend.plant(&foreign).await;
         }
-        self.world.plant_bystanders().await;
+        self.world.create_unrelated_objects().await;
     }
 
     /// Removes all that the stage has left, in the cluster and in the store. No operator may run.

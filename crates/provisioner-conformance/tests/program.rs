@@ -1,5 +1,5 @@
-//! The conformance kit for a program of which it knows no Rust: `hack/conformance.sh` says in variables what the store can,
-//! and by which commands it is looked at.
+//! The conformance kit for a program in any language: variables of `hack/conformance.sh` have the store's abilities and the
+//! commands that inspect it.
 
 #![allow(clippy::expect_used, reason = "a check fails by a panic, as a test does")]
 
@@ -13,7 +13,7 @@ use provisioner_conformance::{Ability, Backend, Inventory, Outputs, PATIENCE, Pr
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// A store that is looked at by commands of bash.
+/// A store that is inspected with commands of bash.
 struct Commands {
     /// For a store that serves one check only.
     dir: TempDir,
@@ -30,7 +30,7 @@ impl Commands {
         Self { dir: TempDir::new(), address: free_address() }
     }
 
-    /// The lines `NAME=VALUE` of a variable, with what stands for this check's folder and address filled in.
+    /// The lines `NAME=VALUE` of a variable, with the placeholders for this check's folder and address replaced.
     fn pairs(&self, name: &str) -> BTreeMap<String, String> {
         let lines = given(name).unwrap_or_default();
         let pair = |line: &str| {
@@ -95,8 +95,8 @@ fn lines_of(inventory: &Inventory) -> String {
 
 impl Backend for Commands {
     fn abilities(&self) -> Vec<Ability> {
-        let said = given("CAN").unwrap_or_default();
-        let mut abilities: Vec<_> = said
+        let listed = given("CAN").unwrap_or_default();
+        let mut abilities: Vec<_> = listed
             .split(',')
             .filter(|word| !word.is_empty())
             .map(|word| match word {
@@ -116,7 +116,7 @@ impl Backend for Commands {
     }
 
     fn program(&self) -> Program {
-        let program = Program::new(given("PROGRAM").expect("hack/conformance.sh says which"));
+        let program = Program::new(given("PROGRAM").expect("hack/conformance.sh sets it"));
         let program = program.args(given("ARGS").unwrap_or_default().lines());
         self.pairs("ENV").into_iter().fold(program, |program, (name, value)| program.env(name, value))
     }

@@ -137,7 +137,7 @@ async fn problems_of_a_class_are_found_with_their_remedy() {
     let nobody = world.class_with("nobody", "Delete", &[("allowedNamespaces", "no-such-team-*")]).await;
     let bound = "arn:aws:iam::000000000000:policy/no-such-boundary";
     let boundary = world.class_with("boundary", "Delete", &[("permissionsBoundary", bound)]).await;
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "HeadBucket" if call.target.contains(&elsewhere) => {
             let answer = hyper::Response::builder().status(301).header("x-amz-bucket-region", "eu-west-1");
             Verdict::AnswerWith(answer.body(String::new()).unwrap())
@@ -227,7 +227,7 @@ async fn problems_of_claims_without_class_are_found() {
 async fn a_hanging_store_is_reported_and_delays_no_other_class() {
     let world = World::new().await;
     let hanging = world.neighbour().await;
-    hanging.aws.meddle(|_| Verdict::Hang);
+    hanging.aws.inject(|_| Verdict::Hang);
     let endpoints = [("s3Endpoint", hanging.aws.url.as_str()), ("iamEndpoint", &hanging.aws.url)];
     let hangs = world.class_with("hangs", "Delete", &endpoints).await;
     let also = world.class_with("hangs-also", "Retain", &[&endpoints[..], &[("bucketName", "archive")]].concat()).await;

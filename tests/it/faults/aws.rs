@@ -223,7 +223,7 @@ impl<'a> Cell<'a> {
         let Self { world, claim, withholds_keys, .. } = self;
         withholds_keys.store(true, Ordering::SeqCst);
         let withholds = Arc::clone(withholds_keys);
-        self.aws.meddle(move |call| withheld(call, &withholds).unwrap_or(Verdict::Pass));
+        self.aws.inject(move |call| withheld(call, &withholds).unwrap_or(Verdict::Pass));
         world.claim_with(claim, json!({ "storageClassName": self.class, "bucketName": self.bucket("first") })).await;
         world.wait_reason(claim, "Rejected").await;
         if self.flow == Flow::KeepUnpublished {
@@ -388,7 +388,7 @@ impl<'a> Cell<'a> {
         let name = call.name.clone();
         let (rule_hit, rule_lifted, call) = (Arc::clone(&hit), Arc::clone(&lifted), call.clone());
         let withholds_keys = Arc::clone(&self.withholds_keys);
-        self.aws.meddle(move |now| {
+        self.aws.inject(move |now| {
             if let Some(refused) = withheld(now, &withholds_keys) {
                 return refused;
             }
@@ -485,7 +485,7 @@ async fn a_claim_whose_aws_calls_all_fail_delays_no_other() {
         let world = World::new().await;
         let _operator = Operator::with(&world, Operator::options(&world).with_concurrency(1));
         let stuck = Cell::prepare(&world, "stuck".to_owned(), Flow::Provision).await;
-        stuck.aws.meddle(move |call| fault.verdict(call));
+        stuck.aws.inject(move |call| fault.verdict(call));
         if fault == AwsFault::Refused {
             stuck.aws.down().await;
         }

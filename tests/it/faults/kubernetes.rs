@@ -173,7 +173,7 @@ async fn third_life(world: &World) -> Vec<String> {
 async fn unpublished_life(world: &World) -> Vec<String> {
     let class = world.class("greenfield").await;
     let bucket = world.unique("logs");
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "PutUserPolicy" => {
             Verdict::Answer(403, "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>".to_owned())
         }
@@ -233,7 +233,7 @@ async fn life_with(
     let (hit, hits) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let (rule_hit, rule_hits) = (Arc::clone(&hit), Arc::clone(&hits));
     let mut failing: Vec<_> = failing.iter().map(|call| (call.clone(), 0, fault.times())).collect();
-    world.kubernetes.meddle(move |now| {
+    world.kubernetes.inject(move |now| {
         for (call, seen, left) in &mut failing {
             if fault == KubernetesFault::Gone && *seen > call.nth && now.name == call.name.replace("watch", "list") {
                 *left = 0;

@@ -111,7 +111,7 @@ async fn a_leader_keeps_the_lease_until_it_has_stopped() {
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &QUICK).await;
     second.wait_standby().await;
-    stage.aws.meddle(|call| if call.name == "first CreateUser" { Verdict::Hang } else { Verdict::Pass });
+    stage.aws.inject(|call| if call.name == "first CreateUser" { Verdict::Hang } else { Verdict::Pass });
     let uids = stage.claim_all(&["a"]).await;
     stage.wait_called("first CreateUser", 1).await;
     let asked = now();
@@ -177,7 +177,7 @@ async fn a_leader_suspended_too_long_makes_no_call_when_it_wakes() {
     second.wait_standby().await;
     // The answer to a call is there when it wakes, and would be followed by the next call.
     let pid = first.binary.pid();
-    stage.aws.meddle(move |call| {
+    stage.aws.inject(move |call| {
         if call.name == "first CreateUser" {
             send_signal("STOP", pid);
         }

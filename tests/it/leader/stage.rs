@@ -140,7 +140,7 @@ impl Stage {
         self.shared.names.lock().unwrap().insert(id.clone(), name);
         let kubernetes = Proxy::start(ApiServer::behind(self.client.clone(), "candidate")).await;
         let journal = self.journal.clone();
-        kubernetes.meddle(move |call| {
+        kubernetes.inject(move |call| {
             journal.note(name, &call.name);
             Verdict::Pass
         });
@@ -206,7 +206,7 @@ impl Candidate {
     /// From now on, its calls to Kubernetes meet with this.
     pub(super) fn cut_off(&self, verdict: fn() -> Verdict) {
         let (name, journal) = (self.name, self.journal.clone());
-        self.kubernetes().meddle(move |call| {
+        self.kubernetes().inject(move |call| {
             journal.note(name, &call.name);
             verdict()
         });

@@ -181,7 +181,7 @@ async fn a_bound_claim_without_its_bucket_is_listed() {
     assert_eq!(asked, 2, "the claim that is well costs no call: {:?}", world.aws.names());
 
     // Both are of one store.
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "ListObjectVersions" => {
             Verdict::Answer(403, "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>".into())
         }

@@ -132,7 +132,7 @@ async fn rotate(world: &World, photos: &Used) {
 /// A bucket whose tags are denied to the provisioning credentials may be of another account, or of their own.
 async fn find_account(world: &World, photos: &Used) {
     let bucket = photos.bucket.clone();
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "GetBucketTagging" if call.target.contains(&bucket) => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });
@@ -235,7 +235,7 @@ async fn remove_crowded(stage: &Stage, photos: Used) {
     let upload = world.account.s3.create_multipart_upload().bucket(&photos.bucket).key("unfinished");
     upload.send().await.unwrap();
     let bucket = photos.bucket.clone();
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "DeleteObjects" if call.target.contains(&bucket) => Verdict::Answer(501, NO_SUCH_CALL.to_owned()),
         _ => Verdict::Pass,
     });

@@ -11,12 +11,12 @@ impl World {
     }
 
     /// Things of others that look like what the operator makes.
-    pub(crate) async fn plant_bystanders(&self) {
+    pub(crate) async fn create_unrelated_objects(&self) {
         let foreign = self.unique("bystander");
         self.account.create_bucket(&foreign).await;
         self.account.put(&foreign, "theirs").await.unwrap();
         self.account.plant(&foreign).await;
-        provisioner_conformance::World::plant_bystanders(self).await;
+        provisioner_conformance::World::create_unrelated_objects(self).await;
     }
 
     /// Removes what other worlds see of this one: all operators list the classes and ObjectBuckets of the cluster, and

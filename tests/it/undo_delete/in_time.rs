@@ -92,7 +92,7 @@ async fn a_deletion_that_was_due_while_no_operator_ran_is_postponed() {
     let overdue = state(&world, &used.record, "deleteAt").await.unwrap();
     // It does not count as known before the other time is written.
     let fails = std::sync::atomic::AtomicBool::new(true);
-    world.kubernetes.meddle(move |call| match call.name.as_str() {
+    world.kubernetes.inject(move |call| match call.name.as_str() {
         "patch objectbuckets" if fails.swap(false, std::sync::atomic::Ordering::SeqCst) => {
             Verdict::Answer(500, String::new())
         }

@@ -308,7 +308,7 @@ async fn a_failed_deletion_is_reported_and_retried() {
     let class = world.class_with("soon", "Delete", &[("onDelete", "after:1s")]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
     let used = Used::claim(&world, "photos", &class).await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "DeleteBucket" | "DeleteObjects" => Verdict::Answer(500, String::new()),
         _ => Verdict::Pass,
     });

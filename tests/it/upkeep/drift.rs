@@ -123,7 +123,7 @@ async fn an_untagged_chosen_bucket_is_reported_and_never_deleted() {
 async fn a_denied_check_is_reported_and_removes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "GetUserPolicy" => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });

@@ -120,7 +120,7 @@ async fn a_previous_key_in_use_is_reported_and_kept_longer() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
     // In the future, so that it is recent whatever the time is.
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "GetAccessKeyLastUsed" => Verdict::Answer(200, used_at("2099-01-01T00:00:00Z")),
         _ => Verdict::Pass,
     });
@@ -145,7 +145,7 @@ async fn a_previous_key_of_unknown_use_is_kept_for_a_limited_time() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "GetAccessKeyLastUsed" | "UpdateAccessKey" => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });

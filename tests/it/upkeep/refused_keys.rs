@@ -58,7 +58,7 @@ async fn a_denied_new_key_is_reported_and_not_replaced() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "ListObjectsV2" => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });
@@ -83,7 +83,7 @@ async fn a_new_key_denied_during_a_rotation_is_kept_until_it_works() {
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let bound = Bound::new(&world, &class).await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "ListObjectsV2" => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });

@@ -124,7 +124,7 @@ async fn new_keys_are_published_only_when_they_work() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let before = Bound::new(&world, &class).await;
     world.aws.clear();
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "ListObjectsV2" => Verdict::Answer(403, REFUSED.to_owned()),
         _ => Verdict::Pass,
     });
@@ -151,7 +151,7 @@ async fn an_interrupted_rotation_is_finished_by_the_next_run() {
     let class = world.class("greenfield").await;
     let operator = Binary::start(&world, &[], &[]);
     let before = Bound::new(&world, &class).await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateAccessKey" => Verdict::LoseAnswer,
         _ => Verdict::Pass,
     });
@@ -179,7 +179,7 @@ async fn a_denied_rotation_is_reported_and_removes_nothing() {
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let before = Bound::new(&world, &class).await;
-    world.aws.meddle(|call| match call.name.as_str() {
+    world.aws.inject(|call| match call.name.as_str() {
         "CreateAccessKey" => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });
@@ -222,7 +222,7 @@ async fn a_lost_key_is_deleted_once_iam_shows_it() {
     let lag = Duration::from_secs(3);
     world.aws.upstream().strict(Strictness { key_delay: Duration::ZERO, lag, name_delay: Duration::ZERO });
     let mut lost = false;
-    world.aws.meddle(move |call| match call.name.as_str() {
+    world.aws.inject(move |call| match call.name.as_str() {
         "CreateAccessKey" if !std::mem::replace(&mut lost, true) => Verdict::LoseAnswer,
         _ => Verdict::Pass,
     });

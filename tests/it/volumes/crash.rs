@@ -30,7 +30,7 @@ async fn calls_of_a_life() -> Vec<String> {
 /// Does something to the call with this number, and lets all others pass.
 fn at_call(stage: &Stage, number: usize, mut verdict: impl FnMut() -> Verdict + Send + 'static) {
     let mut seen = 0;
-    stage.kubernetes.meddle(move |call| {
+    stage.kubernetes.inject(move |call| {
         if !counts(call) {
             return Verdict::Pass;
         }
@@ -103,7 +103,7 @@ async fn nothing_is_doubled_or_lost_after_a_kill_in_a_verb() {
         .flat_map(|verb| [(verb, Outcome::HangsBefore), (verb, Outcome::HangsAfter)]);
     join_all(points.map(async |(verb, outcome)| {
         let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
-        shelf.meddle(move |called| if called == verb { outcome.clone() } else { Outcome::Works });
+        shelf.inject(move |called| if called == verb { outcome.clone() } else { Outcome::Works });
         let mut operator = stage.start(&shelf);
         let killer = async {
             shelf.wait_calls(verb, |calls| calls.iter().any(|call| call.starts_with(verb))).await;
@@ -143,7 +143,7 @@ async fn nothing_is_left_of_a_claim_deleted_during_provisioning() {
     let _crowd = CROWD.read().await;
     for outcome in [Outcome::HangsBefore, Outcome::HangsAfter] {
         let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
-        shelf.meddle(move |_| outcome.clone());
+        shelf.inject(move |_| outcome.clone());
         let mut operator = stage.start(&shelf);
         let class = stage.class("disks", json!({})).await;
         stage.submit("data", &class, json!({})).await;
@@ -185,7 +185,7 @@ async fn a_view_that_lags_behind_provisions_nothing_twice() {
     // From the first write on, the operator sees nothing new until the gate opens.
     let gate = Gate::closed();
     let held = gate.clone();
-    stage.kubernetes.meddle(
+    stage.kubernetes.inject(
         move |call| {
             if call.name.starts_with("watch") { Verdict::Hold(held.clone()) } else { Verdict::Pass }
         },
@@ -217,7 +217,7 @@ async fn our_finalizer_is_removed_after_that_of_kubernetes() {
     // From its deletion on, the operator sees nothing new of PersistentVolumes.
     let (deletion, watch) = (Gate::closed(), Gate::closed());
     let (held, unseen) = (deletion.clone(), watch.clone());
-    stage.kubernetes.meddle(move |call| match call.name.as_str() {
+    stage.kubernetes.inject(move |call| match call.name.as_str() {
         "delete persistentvolumes" => Verdict::Hold(held.clone()),
         "watch persistentvolumes" => Verdict::Hold(unseen.clone()),
         _ => Verdict::Pass,

@@ -49,7 +49,7 @@ async fn a_slow_deletion_is_reported() {
     let class = stage.class("disks", json!({})).await;
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
-    shelf.meddle(|_| Outcome::HangsBefore);
+    shelf.inject(|_| Outcome::HangsBefore);
     stage.delete_claim("data").await;
     stage.wait_event(&name, "VolumeDelete", "is deleting volume").await;
 }
@@ -103,7 +103,7 @@ async fn another_node_is_selected_if_a_volume_is_impossible() {
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     stage.submit("data", &class, json!({})).await;
     let (full, free) = (stage.node("full").await, stage.node("free").await);
-    shelf.meddle(|_| Outcome::Fails(VolumeError::wrong_node("there is no room on this node")));
+    shelf.inject(|_| Outcome::Fails(VolumeError::wrong_node("there is no room on this node")));
     stage.select_node("data", &full).await;
     let is_unselected = |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         !claim.annotations().contains_key(wire::SELECTED_NODE)
@@ -288,7 +288,7 @@ async fn changes_during_broken_watches_are_seen_in_the_next_list() {
     // No watch begins again until a list was read, and meanwhile one claim is created and another one deleted.
     let gate = Gate::closed();
     let held = gate.clone();
-    stage.kubernetes.meddle(move |call| match call.name.split(' ').next() {
+    stage.kubernetes.inject(move |call| match call.name.split(' ').next() {
         Some("watch") => expired(),
         Some("list") => Verdict::Hold(held.clone()),
         _ => Verdict::Pass,
@@ -314,7 +314,7 @@ async fn another_selected_node_moves_a_claim_to_its_instance() {
     let _operators = [stage.start(&left), stage.start(&right)];
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let nodes = [stage.node("left").await, stage.node("right").await];
-    left.meddle(|verb| match verb {
+    left.inject(|verb| match verb {
         "provision" => Outcome::Fails(VolumeError::in_progress("the disk is slow")),
         _ => Outcome::Works,
     });
@@ -341,7 +341,7 @@ async fn a_volume_made_available_again_keeps_its_data() {
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
     let held = gate.clone();
-    stage.kubernetes.meddle(move |call| match &*call.name {
+    stage.kubernetes.inject(move |call| match &*call.name {
         "delete persistentvolumes" => Verdict::Hold(held.clone()),
         _ => Verdict::Pass,
     });
@@ -380,7 +380,7 @@ async fn a_cleanup_ends_before_the_claim_gets_its_volume() {
     let _operator = stage.start(&shelf);
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let node = stage.node("node").await;
-    shelf.meddle(|_| Outcome::Fails(VolumeError::in_progress("the disk is slow")));
+    shelf.inject(|_| Outcome::Fails(VolumeError::in_progress("the disk is slow")));
     stage.submit("data", &class, json!({})).await;
     stage.select_node("data", &node).await;
     shelf.wait_calls("begun", |calls| !calls.is_empty()).await;

@@ -63,7 +63,7 @@ async fn several_instances_report_each_problem_once() {
 #[tokio::test]
 async fn a_denied_write_is_reported_even_as_a_conflict() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
-    stage.kubernetes.meddle(|call| match &*call.name {
+    stage.kubernetes.inject(|call| match &*call.name {
         "patch persistentvolumeclaims" => conflict("denied by a webhook"),
         _ => Verdict::Pass,
     });
@@ -90,7 +90,7 @@ async fn failures_are_retried_and_terminal_ones_wait_for_a_change() {
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
     let mut tries = 0;
-    shelf.meddle(move |_| {
+    shelf.inject(move |_| {
         tries += 1;
         match tries {
             1 | 2 => Outcome::Fails(VolumeError::retryable("the shelf is locked")),
@@ -128,7 +128,7 @@ async fn a_verb_is_given_up_after_its_threshold() {
     options.delete_retry.threshold = Some(2);
     let _operator = stage.start_with(&shelf, options);
     let class = stage.class("disks", json!({})).await;
-    shelf.meddle(|_| Outcome::Fails(VolumeError::retryable("the shelf is locked")));
+    shelf.inject(|_| Outcome::Fails(VolumeError::retryable("the shelf is locked")));
     stage.submit("data", &class, json!({})).await;
     stage.wait_event("data", "ProvisioningFailed", "the shelf is locked; giving up after 3 attempts").await;
     assert_eq!(shelf.calls().len(), 3);
@@ -137,7 +137,7 @@ async fn a_verb_is_given_up_after_its_threshold() {
     stage.pvcs().patch("data", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     let volume = stage.wait_volume("data").await.metadata.name.unwrap();
 
-    shelf.meddle(|_| Outcome::Fails(VolumeError::retryable("the shelf is locked")));
+    shelf.inject(|_| Outcome::Fails(VolumeError::retryable("the shelf is locked")));
     stage.delete_claim("data").await;
     stage.wait_event(&volume, "VolumeFailedDelete", "the shelf is locked; giving up after 2 attempts").await;
     shelf.leave_alone();
@@ -153,7 +153,7 @@ async fn a_verb_that_panics_or_hangs_stops_no_other_claim() {
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
     let mut tries = 0;
-    shelf.meddle(move |_| {
+    shelf.inject(move |_| {
         tries += 1;
         match tries {
             1 => Outcome::Panics,
@@ -185,7 +185,7 @@ async fn an_unstarted_claim_can_be_deleted_while_the_store_is_down() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
-    shelf.meddle(|_| Outcome::Fails(VolumeError::refused("the shelf is full")));
+    shelf.inject(|_| Outcome::Fails(VolumeError::refused("the shelf is full")));
     for claim in ["waits", "deleted"] {
         stage.submit(claim, &class, json!({})).await;
         stage.wait_event(claim, "ProvisioningFailed", "the shelf is full").await;
@@ -203,7 +203,7 @@ async fn a_class_that_is_not_listed_yet_is_not_missing() {
     stage.submit("data", &class, json!({})).await;
     stage.wait_pvc("data", "given to us", |claim| !claim.annotations().is_empty()).await;
     let held = gate.clone();
-    stage.kubernetes.meddle(move |call| match &*call.name {
+    stage.kubernetes.inject(move |call| match &*call.name {
         "list storageclasses" => Verdict::Hold(held.clone()),
         _ => Verdict::Pass,
     });
@@ -221,7 +221,7 @@ async fn a_class_that_is_not_listed_yet_is_not_missing() {
 async fn a_class_that_the_watch_has_not_shown_yet_is_not_missing() {
     let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
     let held = gate.clone();
-    stage.kubernetes.meddle(move |call| match &*call.name {
+    stage.kubernetes.inject(move |call| match &*call.name {
         "watch storageclasses" => Verdict::Hold(held.clone()),
         _ => Verdict::Pass,
     });

@@ -100,7 +100,7 @@ impl Shelf {
     }
 
     /// Decides from now on what becomes of each call.
-    pub(super) fn meddle(&self, rule: impl FnMut(&str) -> Outcome + Send + 'static) {
+    pub(super) fn inject(&self, rule: impl FnMut(&str) -> Outcome + Send + 'static) {
         *self.state.rule.lock().unwrap() = Some(Box::new(rule));
     }
 

@@ -6,9 +6,9 @@ use super::run;
 use crate::backend::{Ability, Backend};
 use crate::stage::Stage;
 
-/// A claim and its record that come back from a backup, with other uids, wait for an admin's word, and then go on with
-/// what they had. Nothing is made anew, and all of it goes with the claim.
-pub fn a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had<B: Backend>(make: &impl AsyncFn() -> B) {
+/// A claim and its ObjectBucket are restored from a backup, with other uids. They wait for an admin's annotation, and then
+/// keep bucket, user and keys. Nothing is recreated, and all of it is deleted with the claim.
+pub fn a_restored_claim_waits_for_its_annotation_and_adopts<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Persistence], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let operator = stage.start();
@@ -35,7 +35,7 @@ pub fn a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had<B: Backend
         world.wait_event("photos", "Adopted").await;
         let adopted = world.environment("photos").await;
         assert_eq!(adopted["BUCKET_NAME"], app["BUCKET_NAME"]);
-        assert_eq!(adopted["AWS_ACCESS_KEY_ID"], app["AWS_ACCESS_KEY_ID"], "apps go on with the keys that they have");
+        assert_eq!(adopted["AWS_ACCESS_KEY_ID"], app["AWS_ACCESS_KEY_ID"], "apps keep their keys");
         stage.assert_usable(&adopted).await;
         if stage.can(Ability::Inventory) {
             let now = stage.inventory().await;
@@ -49,8 +49,8 @@ pub fn a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had<B: Backend
     });
 }
 
-/// As the former, with another claim of the name in between: it inherits nothing.
-pub fn a_new_claim_of_the_name_inherits_nothing<B: Backend>(make: &impl AsyncFn() -> B) {
+/// A claim was deleted by force, and another one of its name is created: it gets a bucket of its own.
+pub fn a_new_claim_with_an_old_name_inherits_nothing<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Persistence], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let operator = stage.start();
@@ -68,7 +68,7 @@ pub fn a_new_claim_of_the_name_inherits_nothing<B: Backend>(make: &impl AsyncFn(
         world.wait_gone("photos").await;
         if stage.can(Ability::Inventory) {
             let left = stage.inventory().await;
-            assert!(left.buckets.contains_key(&app["BUCKET_NAME"]), "the former claim's bucket is kept: {left:?}");
+            assert!(left.buckets.contains_key(&app["BUCKET_NAME"]), "the previous claim's bucket is kept: {left:?}");
             assert!(left.users.keys().all(|user| !user.contains(&uid)), "{left:?}");
         }
         operator.kill().await;

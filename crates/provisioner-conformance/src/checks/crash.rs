@@ -2,7 +2,7 @@
 
 use super::{block_on, has};
 use crate::backend::{Ability, Backend};
-use crate::crash::{Act, Flow, Kind, Pace, crash_everywhere};
+use crate::crash::{Flow, Kind, Pace, Step, crash_everywhere};
 
 fn run<B: Backend>(make: &impl AsyncFn() -> B, needs: &[Ability], flow: Flow) {
     block_on(async {
@@ -14,118 +14,119 @@ fn run<B: Backend>(make: &impl AsyncFn() -> B, needs: &[Ability], flow: Flow) {
 
 /// A submitted claim is bound.
 pub fn killed_while_a_bucket_is_created<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Act::Provide));
+    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Step::Provide));
 }
 
-/// A submitted claim of a class that retains is bound.
+/// A submitted claim of a class with `Retain` is bound.
 pub fn killed_while_a_retained_bucket_is_created<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Retain, Act::Provide));
+    run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Retain, Step::Provide));
 }
 
 /// A submitted claim that chose its bucket's name is bound.
 pub fn killed_while_a_named_bucket_is_created<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield, Ability::Tags], Flow::of(Kind::Named, Act::Provide));
+    run(make, &[Ability::Greenfield, Ability::Tags], Flow::of(Kind::Named, Step::Provide));
 }
 
 /// A submitted claim for a bucket that exists is bound.
-pub fn killed_while_access_is_given<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Act::Provide));
+pub fn killed_while_access_is_granted<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Step::Provide));
 }
 
 /// A claim that is deleted before the operator is back leaves nothing.
 pub fn killed_before_its_claim_was_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield, Ability::Tags], Flow::of(Kind::Named, Act::Abandon));
+    run(make, &[Ability::Greenfield, Ability::Tags], Flow::of(Kind::Named, Step::Abandon));
 }
 
 /// The same, with a bucket that exists, which stays.
 pub fn killed_before_its_claim_of_an_existing_bucket_was_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Act::Abandon));
+    run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Step::Abandon));
 }
 
-/// A deleted claim goes, with all that it had.
+/// A deleted claim no longer exists, nor do its bucket and user.
 pub fn killed_while_a_bucket_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Act::Remove));
+    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Step::Remove));
 }
 
-/// A deleted claim that chose its bucket's name goes, with all that it had.
+/// The same for a claim that chose its bucket's name.
 pub fn killed_while_a_named_bucket_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield, Ability::Tags], Flow::of(Kind::Named, Act::Remove));
+    run(make, &[Ability::Greenfield, Ability::Tags], Flow::of(Kind::Named, Step::Remove));
 }
 
-/// A deleted claim for a bucket that exists goes, and the bucket stays.
-pub fn killed_while_access_is_taken<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Act::Remove));
+/// A deleted claim for an existing bucket no longer exists, and the bucket stays.
+pub fn killed_while_access_is_revoked<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Step::Remove));
 }
 
-/// A deleted claim whose class retains goes, and its bucket stays.
+/// A deleted claim of a class with `Retain` no longer exists, and its bucket stays.
 pub fn killed_while_a_retained_claim_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Retain, Act::Remove));
+    run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Retain, Step::Remove));
 }
 
-/// A deleted Secret comes back, with one key.
+/// A deleted Secret is recreated, and there is one key.
 pub fn killed_while_a_secret_is_restored<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Act::Repair));
+    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Step::Repair));
 }
 
 /// Keys are replaced, and one is left.
 pub fn killed_while_keys_are_rotated<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield, Ability::Rotation], Flow::of(Kind::Generated, Act::Rotate));
+    run(make, &[Ability::Greenfield, Ability::Rotation], Flow::of(Kind::Generated, Step::Rotate));
 }
 
-/// A claim that met a kill before is bound, with one key.
+/// A claim whose operator was killed once before is bound, with one key.
 pub fn killed_for_the_second_time<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Act::Recover));
+    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Step::Recover));
 }
 
-/// A restored claim goes on with what it had.
+/// A restored claim adopts its bucket and user.
 pub fn killed_while_a_restored_claim_is_adopted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Act::Adopt));
+    run(make, &[Ability::Greenfield], Flow::of(Kind::Generated, Step::Adopt));
 }
 
-/// A restored claim for a bucket that exists gets new keys, for its Secret was not in the backup.
+/// A restored claim for a bucket that exists gets new keys, because its Secret was not in the backup.
 pub fn killed_while_a_restored_claim_without_its_secret_is_adopted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Act::Adopt));
+    run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Step::Adopt));
 }
 
-/// What a claim left that was forced out goes at an admin's word.
+/// Bucket and user of a claim that was deleted by force are deleted when an admin sets the annotation.
 pub fn killed_while_an_orphan_is_removed<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Generated, Act::RemoveOrphan));
+    run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Generated, Step::RemoveOrphan));
 }
 
-/// A deleted claim whose class keeps a bucket that is not empty goes, and the bucket stays with its record.
+/// A deleted claim of a class with `onDelete: ifEmpty` no longer exists; its bucket, which is not empty, and its
+/// ObjectBucket stay.
 pub fn killed_while_a_claim_of_a_full_bucket_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &KEPT, Flow::of(Kind::IfEmpty, Act::Remove));
+    run(make, &KEPT, Flow::of(Kind::IfEmpty, Step::Remove));
 }
 
-/// A deleted claim whose bucket is deleted later goes, and the bucket stays with its record.
+/// A deleted claim of a class with `onDelete: after:1h` no longer exists; its bucket and its ObjectBucket stay.
 pub fn killed_while_a_deletion_is_scheduled<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &KEPT, Flow::of(Kind::Later, Act::Remove));
+    run(make, &KEPT, Flow::of(Kind::Later, Step::Remove));
 }
 
-/// When its time has come, the bucket of a deleted claim goes with its record.
-pub fn killed_while_a_scheduled_deletion_is_done<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &KEPT, Flow::of(Kind::Later, Act::DeleteLater));
+/// At the scheduled time the bucket of a deleted claim is deleted with its ObjectBucket.
+pub fn killed_while_a_scheduled_deletion_runs<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &KEPT, Flow::of(Kind::Later, Step::DeleteLater));
 }
 
-/// A claim that is created again has its bucket back, with new keys.
+/// A claim that is created again gets its bucket back, with new keys.
 pub fn killed_while_a_deletion_is_undone<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &KEPT, Flow::of(Kind::Later, Act::Undo));
+    run(make, &KEPT, Flow::of(Kind::Later, Step::Undo));
 }
 
-/// Of a claim that goes without the operator, bucket and record stay.
+/// Bucket and ObjectBucket of a claim that was deleted without the operator stay.
 pub fn killed_while_a_vanished_claim_loses_its_access<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &KEPT, Flow::of(Kind::Generated, Act::Vanish));
+    run(make, &KEPT, Flow::of(Kind::Generated, Step::Vanish));
 }
 
-/// A claim that a snapshot has set back to before it was bound takes no content along when it is deleted.
+/// A claim that a snapshot of etcd has restored to before it was bound is deleted, and the content of its bucket is not.
 pub fn killed_while_a_claim_that_was_set_back_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &KEPT, Flow::of(Kind::Generated, Act::SetBack));
+    run(make, &KEPT, Flow::of(Kind::Generated, Step::SetBack));
 }
 
-/// What has to be seen of a bucket that outlives its claim.
+/// What is needed to inspect a bucket that outlives its claim.
 const KEPT: [Ability; 3] = [Ability::Greenfield, Ability::Inventory, Ability::Apps];
 
-/// A claim whose record an admin has forgotten takes nothing along.
+/// A claim whose ObjectBucket has the annotation `forget` is deleted; its bucket and user are not.
 pub fn killed_while_a_forgotten_claim_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
-    run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Generated, Act::Forget));
+    run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Generated, Step::Forget));
 }

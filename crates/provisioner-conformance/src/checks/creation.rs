@@ -64,7 +64,7 @@ async fn withdraw<B: Backend>(stage: &Stage<B>, step: &Step, fault: Fault, param
 
 /// The answer to a call is lost once, though the store has done what was asked. The claim is bound, with one bucket, one user
 /// and one key. For each call that changes something.
-pub fn a_lost_answer_makes_nothing_twice<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn a_lost_answer_creates_nothing_twice<B: Backend>(make: &impl AsyncFn() -> B) {
     at_each_step(make, &GREENFIELD, Calls::Changes, async |stage: &Stage<B>, step: &Step| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         step.fail(stage, Times::Once, Fault::LoseAnswer);
@@ -133,7 +133,7 @@ async fn failing<B: Backend>(stage: &Stage<B>) -> Option<(Step, crate::program::
     stage.world.wait_claim("photos", "bound or not ready", is_over).await;
     let has_failed = step.failed() > 0;
     if !has_failed {
-        crate::base::tell("skipped, because the store is changed by one call only");
+        crate::base::report("skipped, because the store is changed by one call only");
     }
     has_failed.then_some((step, operator))
 }
@@ -181,7 +181,7 @@ pub fn a_wrong_owner_secret_is_in_no_message<B: Backend>(make: &impl AsyncFn() -
     run(make, &[Ability::Owner, Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, wrong) = (&stage.world, stage.backend.wrong_owner());
         if wrong.is_empty() {
-            crate::base::tell("skipped, because the backend has no `wrong_owner`");
+            crate::base::report("skipped, because the backend has no `wrong_owner`");
             return;
         }
         let class = stage.class("wrong", "Delete", &[("secretName", "wrong")]).await;

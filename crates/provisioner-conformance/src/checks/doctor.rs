@@ -1,16 +1,16 @@
-//! The command `doctor` looks, and changes nothing.
+//! The command `doctor` inspects, and changes nothing.
 
 use serde_json::Value;
 
 use super::run;
 use crate::backend::{Ability, Backend};
-use crate::base::{patience, tell};
+use crate::base::{patience, report};
 use crate::stage::Stage;
 use crate::world::assert_hidden;
 
 /// Of a class whose claims get bound `doctor` finds nothing bad; and neither in the cluster nor in the store anything is
 /// different after it.
-pub fn doctor_finds_a_good_class_good_and_changes_nothing<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn doctor_passes_a_valid_class_and_changes_nothing<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
         let class = stage.greenfield().await;
         let mut operator = stage.start();
@@ -35,7 +35,7 @@ pub fn doctor_does_not_accept_a_wrong_owner_secret<B: Backend>(make: &impl Async
     run(make, &[Ability::Owner, Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, wrong) = (&stage.world, stage.backend.wrong_owner());
         if wrong.is_empty() {
-            tell("skipped, because the backend has no `wrong_owner`");
+            report("skipped, because the backend has no `wrong_owner`");
             return;
         }
         let class = stage.class("wrong", "Delete", &[("secretName", "wrong")]).await;

@@ -19,13 +19,13 @@ use bucket_provisioner::api::{ClaimPhase, ConditionStatus, ObjectBucketClaim};
 /// How a call fails.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fault {
-    /// It never arrives.
+    /// The call does not reach the server.
     Reset,
-    /// It is done, and nobody learns of it.
+    /// The server does what was asked, and its answer is lost.
     LoseAnswer,
-    /// The server says so.
+    /// The server answers with this status.
     Status(u16),
-    /// It says so after a while. What the operator does at the same time, if it does not wait, is done by then.
+    /// The same after a while, so that calls that the operator makes concurrently are done by then.
     SlowStatus(u16),
 }
 
@@ -53,13 +53,13 @@ impl Fault {
     }
 }
 
-/// In how many lives the calls fail: each failure in a row doubles the wait for the next attempt.
+/// The number of claims over which the failing calls are spread: each failure in a row doubles the wait for the next attempt.
 const LIVES: usize = 3;
 
 /// Has every third call that changes something fail when it comes for the first time.
 fn fail_some_once(proxy: &Proxy<impl Upstream>, fault: Fault, life: usize, failed: &Arc<AtomicUsize>) {
     let (mut seen, failed) = (BTreeSet::new(), Arc::clone(failed));
-    proxy.meddle(move |call: &Call| {
+    proxy.inject(move |call: &Call| {
         let is_new = call.mutates && !call.name.ends_with(" events") && seen.insert(call.name.clone());
         if !is_new || seen.len() % LIVES != life {
             return Verdict::Pass;
@@ -100,7 +100,7 @@ fn live_with<B: Backend>(
     });
 }
 
-/// A claim's whole life.
+/// Binds a claim, uses its bucket, and deletes the claim.
 async fn live<B: Backend>(stage: &Stage<B>, class: &str, claim: &str) {
     let world = &stage.world;
     let app = stage.bind(claim, class).await;
@@ -116,9 +116,9 @@ async fn live<B: Backend>(stage: &Stage<B>, class: &str, claim: &str) {
     assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
 }
 
-/// Each call to Kubernetes that changes something fails once, in every way; the claim arrives, and nothing is doubled or
-/// left.
-pub fn calls_to_kubernetes_may_fail<B: Backend>(make: &impl AsyncFn() -> B) {
+/// Each call to Kubernetes that changes something fails once, in every way; the claim is bound, and nothing is created
+/// twice or left.
+pub fn failed_calls_to_kubernetes_are_retried<B: Backend>(make: &impl AsyncFn() -> B) {
     let faults = [Fault::Reset, Fault::LoseAnswer, Fault::Status(409), Fault::Status(429), Fault::Status(500)];
     live_with(make, &[Ability::Greenfield], &faults, |stage, fault, life, failed| {
         fail_some_once(&stage.world.kubernetes, fault, life, failed);
@@ -126,35 +126,42 @@ pub fn calls_to_kubernetes_may_fail<B: Backend>(make: &impl AsyncFn() -> B) {
 }
 
 /// The same with the calls to the store.
-pub fn calls_to_the_store_may_fail<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn failed_calls_to_the_store_are_retried<B: Backend>(make: &impl AsyncFn() -> B) {
     let faults = [Fault::Reset, Fault::LoseAnswer, Fault::Status(429), Fault::Status(500), Fault::Status(503)];
     live_with(make, &[Ability::Greenfield, Ability::Http], &faults, |stage, fault, life, failed| {
         fail_some_once(stage.store(), fault, life, failed);
     });
 }
 
-/// A store that cannot be reached is told on the claim and waited for.
-pub fn a_store_that_is_away_is_told_and_waited_for<B: Backend>(make: &impl AsyncFn() -> B) {
+/// If the store cannot be reached, the claim's condition reports it, and the operator retries.
+pub fn an_unreachable_store_is_reported_and_retried<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Http], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let store = stage.store();
         store.down().await;
         let _operator = stage.start();
         stage.claim("photos", &class).await;
-        let claim = world.wait_claim("photos", "told why", |claim| ready(claim).is_some()).await;
-        assert_eq!(phase(&claim), Some(ClaimPhase::Pending), "it will pass: {claim:?}");
+        let claim = world.wait_claim("photos", "given a Ready condition", |claim| ready(claim).is_some()).await;
+        assert_eq!(
+            phase(&claim),
+            Some(ClaimPhase::Pending),
+            "an unreachable store is not a permanent failure: {claim:?}"
+        );
         let reason = ready(&claim).map(|ready| ready.reason.clone()).expect("a Ready condition");
         store.up();
         world.wait_bound("photos").await;
         stage.assert_usable(&world.environment("photos").await).await;
         store.down().await;
         world.delete_claim("photos").await;
-        let told = |claim: &ObjectBucketClaim| {
+        let is_reported = |claim: &ObjectBucketClaim| {
             claim.metadata.deletion_timestamp.is_some()
                 && ready(claim).is_some_and(|ready| ready.reason == reason && ready.status == ConditionStatus::False)
         };
-        world.wait_claim("photos", "told why it stays", told).await;
-        assert!(world.records().get_opt(&world.record_name("photos")).await.unwrap().is_some(), "it is not gone");
+        world.wait_claim("photos", "reported as waiting for the store", is_reported).await;
+        assert!(
+            world.records().get_opt(&world.record_name("photos")).await.unwrap().is_some(),
+            "the ObjectBucket is deleted before the bucket"
+        );
         store.up();
         world.wait_gone("photos").await;
         assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);

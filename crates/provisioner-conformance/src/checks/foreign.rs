@@ -1,4 +1,4 @@
-//! What belongs to somebody else is neither used, nor changed, nor deleted, and the claim says so.
+//! Foreign buckets and outputs: they are neither used, nor changed, nor deleted, and the claim's condition reports them.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{DeleteParams, PostParams};
@@ -11,8 +11,8 @@ use crate::stage::Stage;
 use crate::world::{assert_contains, phase, ready};
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
-/// A bucket that exists is not taken by a claim that chooses its name, and does not go with that claim.
-pub fn a_bucket_of_somebody_else_is_neither_taken_nor_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
+/// A claim that chooses the name of a foreign bucket does not get it, and the bucket is not deleted with that claim.
+pub fn a_foreign_bucket_is_neither_used_nor_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Tags, Ability::Inventory], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let bucket = world.unique("precious");
@@ -26,8 +26,8 @@ pub fn a_bucket_of_somebody_else_is_neither_taken_nor_deleted<B: Backend>(make: 
     });
 }
 
-/// The bucket of a claim is not taken by another that chooses its name, and does not go with that one.
-pub fn a_bucket_of_another_claim_is_neither_taken_nor_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
+/// A claim that chooses the name of another claim's bucket does not get it, and the bucket is not deleted with it.
+pub fn a_bucket_of_another_claim_is_neither_used_nor_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Tags], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let spec = json!({ "storageClassName": class, "bucketName": world.unique("contested") });
@@ -53,7 +53,7 @@ async fn assert_failed<B: Backend>(stage: &Stage<B>, claim: &str, bucket: &str) 
 }
 
 /// A Secret or a ConfigMap that has the claim's name already is left as it is.
-pub fn outputs_of_somebody_else_are_neither_overwritten_nor_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn foreign_outputs_are_neither_overwritten_nor_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let secret = json!({ "metadata": { "name": "photos" }, "stringData": { "mine": "1" } });

@@ -1,4 +1,4 @@
-//! Mistakes, and what the claim says of them: the field, the value and the remedy.
+//! Invalid input, and what the claim's condition reports: the field, the value and the remedy.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::stage::Stage;
 use crate::world::{assert_contains, phase};
 use bucket_provisioner::api::ClaimPhase;
 
-/// A parameter that nobody knows fails the claim with its name; nothing is made.
+/// An unknown parameter fails the claim, and the message has its name; nothing is created.
 pub fn an_unknown_class_parameter_is_refused_by_name<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[], async |stage: &Stage<B>| {
         let world = &stage.world;
@@ -24,8 +24,8 @@ pub fn an_unknown_class_parameter_is_refused_by_name<B: Backend>(make: &impl Asy
     });
 }
 
-/// A name that no store can have fails the claim with the field.
-pub fn a_name_against_the_rules_is_refused<B: Backend>(make: &impl AsyncFn() -> B) {
+/// A name that no bucket can have fails the claim, and the message has the field.
+pub fn an_invalid_bucket_name_is_refused<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let _operator = stage.start();
@@ -46,8 +46,9 @@ pub fn a_name_against_the_rules_is_refused<B: Backend>(make: &impl AsyncFn() -> 
     });
 }
 
-/// An owner's Secret that does not exist, or is empty, is named; once it is there, the claim goes on.
-pub fn an_owner_secret_that_is_missing_or_empty_is_named<B: Backend>(make: &impl AsyncFn() -> B) {
+/// The message names a Secret with provisioning credentials that does not exist or lacks its entries. Once it has them,
+/// the claim is bound.
+pub fn a_missing_or_empty_owner_secret_is_reported<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Owner, Ability::Greenfield], async |stage: &Stage<B>| {
         let world = &stage.world;
         let class = stage.class("later", "Delete", &[("secretName", "later")]).await;

@@ -116,7 +116,7 @@ pub fn a_check_keeps_keys_in_their_grace_period<B: Backend>(make: &impl AsyncFn(
 
 /// The store fails at a call that reads, while a bound claim is checked: its keys are not lost, and are not replaced. For
 /// each such call.
-pub fn a_read_that_fails_replaces_no_keys<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn a_failed_read_replaces_no_keys<B: Backend>(make: &impl AsyncFn() -> B) {
     at_each_step(make, &[Ability::Greenfield], Calls::Reads, async |stage: &Stage<B>, step: &Step| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let _operator = stage.start();

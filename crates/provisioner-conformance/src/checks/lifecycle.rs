@@ -10,11 +10,11 @@ use crate::world::{assert_contains, bucket_of, phase};
 use bucket_provisioner::api::wire;
 use bucket_provisioner::api::{BucketPhase, ClaimPhase};
 
-/// A bucket can be used when its claim is bound, and goes with it, with its user.
-pub fn a_bucket_is_usable_when_its_claim_is_bound_and_goes_with_it<B: Backend>(make: &impl AsyncFn() -> B) {
+/// A bucket can be used when its claim is bound, and is deleted with it, as is its user.
+pub fn a_bucket_is_usable_when_bound_and_deleted_with_its_claim<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
-        stage.plant_bystanders().await;
+        stage.create_unrelated_objects().await;
         let before = stage.footprint().await;
         let _operator = stage.start();
         let app = stage.bind("photos", &class).await;
@@ -39,8 +39,8 @@ pub fn a_bucket_is_usable_when_its_claim_is_bound_and_goes_with_it<B: Backend>(m
         stage.assert_useless(&app).await;
         assert_eq!(stage.footprint().await, before, "only what was there before is left, as it was");
         world.wait_event("photos", "Removed").await;
-        let told = world.events("photos").await;
-        assert!(told.iter().all(|(type_, ..)| type_ == "Normal"), "{told:?}");
+        let events = world.events("photos").await;
+        assert!(events.iter().all(|(type_, ..)| type_ == "Normal"), "{events:?}");
     });
 }
 
@@ -84,16 +84,14 @@ pub fn keys_open_no_bucket_of_another_claim<B: Backend>(make: &impl AsyncFn() ->
         assert!(listed.is_err(), "keys of one claim list the bucket of another: {listed:?}");
         let put = stage.backend.put(&thief, "theft").await;
         assert!(put.is_err(), "keys of one claim write into the bucket of another, or `put` does not use BUCKET_NAME");
-        // One goes, and the other stays.
+        // Deleting one claim leaves the other one's access in place.
         stage.unbind("first").await;
         stage.assert_usable(&second).await;
     });
 }
 
-/// Of a class that names a bucket each claim gets access, and the bucket stays as it is.
-pub fn claims_of_one_existing_bucket_have_keys_of_their_own_and_it_outlives_them<B: Backend>(
-    make: &impl AsyncFn() -> B,
-) {
+/// Each claim of a class that names a bucket gets keys of its own; the bucket stays as it is, and outlives the claims.
+pub fn claims_share_an_existing_bucket_with_separate_keys<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Brownfield, Ability::Inventory], async |stage: &Stage<B>| {
         let world = &stage.world;
         let bucket = world.unique("archive");
@@ -132,8 +130,8 @@ pub fn claims_of_one_existing_bucket_have_keys_of_their_own_and_it_outlives_them
     });
 }
 
-/// With the reclaim policy Retain, access goes with the claim, and the bucket with all its objects stays.
-pub fn retain_takes_the_access_and_keeps_the_bucket<B: Backend>(make: &impl AsyncFn() -> B) {
+/// With the reclaim policy Retain, access is revoked with the claim, and the bucket with all its objects stays.
+pub fn retain_revokes_the_access_and_keeps_the_bucket<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Inventory], async |stage: &Stage<B>| {
         let class = stage.class("retain", "Retain", &[]).await;
         let _operator = stage.start();
@@ -153,7 +151,7 @@ pub fn retain_takes_the_access_and_keeps_the_bucket<B: Backend>(make: &impl Asyn
 
 /// A bucket that holds something is kept where the operator asks for that ([`Content::Keep`](bucket_provisioner::store::Content::Keep)), and an
 /// empty one is deleted.
-pub fn a_bucket_that_is_not_empty_is_kept_if_its_class_says_so<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn on_delete_if_empty_keeps_a_bucket_with_objects<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Inventory, Ability::Apps], async |stage: &Stage<B>| {
         let world = &stage.world;
         let class = stage.class("if-empty", "Delete", &[("onDelete", "ifEmpty")]).await;
@@ -180,7 +178,7 @@ pub fn a_bucket_that_is_not_empty_is_kept_if_its_class_says_so<B: Backend>(make:
 }
 
 /// Claims of other provisioners are not touched.
-pub fn a_claim_of_another_provisioner_is_left_alone<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn a_claim_of_another_provisioner_is_ignored<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, ours) = (&stage.world, stage.greenfield().await);
         let theirs = world.unique("theirs");
@@ -188,7 +186,7 @@ pub fn a_claim_of_another_provisioner_is_left_alone<B: Backend>(make: &impl Asyn
         world.create_class(class).await;
         let _operator = stage.start();
         let foreign = stage.claim("foreign", &theirs).await;
-        // Once a later claim is served, the foreign one has been looked at.
+        // Once a later claim is bound, the foreign one has been reconciled.
         stage.bind("own", &ours).await;
         let now = world.claims().get("foreign").await.unwrap();
         assert_eq!(now.resource_version(), foreign.resource_version());

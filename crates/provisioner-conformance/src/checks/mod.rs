@@ -21,12 +21,12 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt as _;
 
 use super::backend::{Ability, Backend};
-use super::base::tell;
+use super::base::report;
 use super::report::note_claims;
 use super::stage::Stage;
 
-/// Runs a check on a stage of its own, which is cleared afterwards; skips it, and says so, if the backend lacks an ability
-/// that it needs.
+/// Runs a check on a stage of its own, which is cleared afterwards; skips it, and reports this, if the backend
+/// lacks an ability that it needs.
 fn run<B: Backend>(make: &impl AsyncFn() -> B, needs: &[Ability], check: impl AsyncFnOnce(&Stage<B>)) {
     block_on(run_on_stage(make, needs, check));
 }
@@ -47,12 +47,12 @@ async fn run_on_stage<B: Backend>(make: &impl AsyncFn() -> B, needs: &[Ability],
     }
 }
 
-/// Whether the backend has the abilities; if not, tells which it lacks.
+/// Whether the backend has the abilities; if not, reports which it lacks.
 fn has(backend: &impl Backend, needs: &[Ability]) -> bool {
     let abilities = backend.abilities();
     let lacking: Vec<_> = needs.iter().filter(|need| !abilities.contains(need)).map(ToString::to_string).collect();
     if !lacking.is_empty() {
-        tell(&format!("skipped, for want of {}", lacking.join(", ")));
+        report(&format!("skipped, for want of {}", lacking.join(", ")));
     }
     lacking.is_empty()
 }

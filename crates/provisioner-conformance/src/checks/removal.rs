@@ -6,7 +6,7 @@ use super::faults::Fault;
 use super::run;
 use super::steps::{Calls, Step, Times, at_each_step};
 use crate::backend::{Ability, Backend, Inventory};
-use crate::base::{patience, tell};
+use crate::base::{patience, report};
 use crate::stage::Stage;
 
 /// The claim of these checks.
@@ -15,7 +15,7 @@ const SEEN: [Ability; 2] = [Ability::Greenfield, Ability::Inventory];
 
 /// The store fails at a call that reads, while a claim is deleted: that does not mean "not found". The claim stays, or all
 /// that it had is removed nevertheless. For each call that reads.
-pub fn a_read_that_fails_is_not_taken_for_not_found<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn a_failed_read_does_not_count_as_not_found<B: Backend>(make: &impl AsyncFn() -> B) {
     at_each_step(make, &SEEN, Calls::Reads, async |stage: &Stage<B>, step: &Step| {
         let class = stage.greenfield().await;
         let _operator = stage.start();
@@ -120,7 +120,7 @@ pub fn the_access_of_a_renamed_user_is_not_forgotten<B: Backend>(make: &impl Asy
         let Some(user) = stage.only_user().await else { return };
         let other = stage.world.unique("renamed");
         if !stage.backend.rename_user(&user, &other).await {
-            tell("skipped, because the backend does not rename users");
+            report("skipped, because the backend does not rename users");
             return;
         }
         stage.world.delete_claim(CLAIM).await;
@@ -142,7 +142,7 @@ pub fn a_user_that_lost_its_marks_is_removed<B: Backend>(make: &impl AsyncFn() -
         let app = stage.bind(CLAIM, &class).await;
         let Some(user) = stage.only_user().await else { return };
         if !stage.backend.remove_marks(&user).await {
-            tell("skipped, because the backend does not remove marks");
+            report("skipped, because the backend does not remove marks");
             return;
         }
         stage.unbind(CLAIM).await;
@@ -206,7 +206,7 @@ impl<B: Backend> Stage<B> {
         self.backend.remove(&Inventory { users: held.users, ..Inventory::default() }).await;
         let is_created = self.backend.create_user(&user).await;
         if !is_created {
-            tell("skipped, because the backend does not create users");
+            report("skipped, because the backend does not create users");
         }
         is_created
     }

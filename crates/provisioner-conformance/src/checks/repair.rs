@@ -1,4 +1,4 @@
-//! What somebody deletes or edits comes back; keys are replaced when somebody asks for it.
+//! Outputs that were deleted or edited are restored; keys are rotated on request.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -10,21 +10,21 @@ use crate::stage::Stage;
 
 const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 
-/// A deleted Secret comes back with new keys; the former ones do not work any more.
-pub fn a_deleted_secret_comes_back_and_its_former_keys_are_revoked<B: Backend>(make: &impl AsyncFn() -> B) {
+/// A deleted Secret is recreated with new keys; the previous ones no longer work.
+pub fn a_deleted_secret_is_recreated_with_new_keys<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let _operator = stage.start();
-        let former = stage.bind("photos", &class).await;
+        let previous = stage.bind("photos", &class).await;
         world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
         world.wait_secret("photos", |keys| keys.contains_key(KEY_ID)).await;
         world.wait_reason("photos", "Bound").await;
         let app = world.environment("photos").await;
         stage.assert_usable(&app).await;
         assert_one_key(stage, &app).await;
-        let is_new = app["AWS_SECRET_ACCESS_KEY"] != former["AWS_SECRET_ACCESS_KEY"];
-        assert!(is_new, "the keys are the former ones");
-        stage.assert_useless(&former).await;
+        let is_new = app["AWS_SECRET_ACCESS_KEY"] != previous["AWS_SECRET_ACCESS_KEY"];
+        assert!(is_new, "the keys are the previous ones");
+        stage.assert_useless(&previous).await;
     });
 }
 
@@ -58,8 +58,8 @@ pub fn an_edited_config_map_is_restored<B: Backend>(make: &impl AsyncFn() -> B) 
     });
 }
 
-/// Watches that end, however they do, are begun anew: what happens afterwards is seen.
-pub fn watches_that_end_are_begun_anew<B: Backend>(make: &impl AsyncFn() -> B) {
+/// Watches that end, however they do, are restarted: later changes are seen.
+pub fn watches_that_end_are_restarted<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let _operator = stage.started().await;
@@ -73,30 +73,30 @@ pub fn watches_that_end_are_begun_anew<B: Backend>(make: &impl AsyncFn() -> B) {
     });
 }
 
-/// Asked for new keys, the operator issues them while the former ones still work, and deletes those after the time of
-/// grace.
-pub fn keys_are_rotated_and_the_former_ones_retired<B: Backend>(make: &impl AsyncFn() -> B) {
+/// On a request for new keys the operator issues them while the previous ones still work, and deletes those after the
+/// grace period.
+pub fn keys_are_rotated_and_the_previous_ones_retired<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Rotation], async |stage: &Stage<B>| {
         let world = &stage.world;
         let ask = |answer: &str| json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": answer } } });
         let slow = stage.class("slow", "Delete", &[]).await;
         let _operator = stage.start();
-        let former = stage.bind("slow", &slow).await;
+        let previous = stage.bind("slow", &slow).await;
         world.claims().patch("slow", &PatchParams::default(), &Patch::Merge(ask("now"))).await.unwrap();
-        world.wait_secret("slow", |keys| keys.get(KEY_ID).is_some_and(|id| *id != former[KEY_ID])).await;
-        stage.assert_usable(&former).await;
+        world.wait_secret("slow", |keys| keys.get(KEY_ID).is_some_and(|id| *id != previous[KEY_ID])).await;
+        stage.assert_usable(&previous).await;
         stage.assert_usable(&world.environment("slow").await).await;
         stage.unbind("slow").await;
-        stage.assert_useless(&former).await;
+        stage.assert_useless(&previous).await;
         assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
 
         let fast = stage.class("fast", "Delete", &[("keyGracePeriod", "0s")]).await;
-        let former = stage.bind("fast", &fast).await;
+        let previous = stage.bind("fast", &fast).await;
         world.claims().patch("fast", &PatchParams::default(), &Patch::Merge(ask("now"))).await.unwrap();
         world.wait_event("fast", "KeysRetired").await;
         let app = world.environment("fast").await;
         stage.assert_usable(&app).await;
-        stage.assert_useless(&former).await;
+        stage.assert_useless(&previous).await;
         assert_one_key(stage, &app).await;
     });
 }

@@ -1,12 +1,12 @@
-//! A restart of the operator costs nothing.
+//! A restart of the operator makes no calls for bound claims.
 
 use super::run;
 use crate::backend::{Ability, Backend};
 use crate::proxy::Call;
 use crate::stage::Stage;
 
-/// After a restart nothing is written for a bound claim, neither in the cluster nor in the store, and nobody looks at it.
-pub fn a_restart_costs_bound_claims_nothing<B: Backend>(make: &impl AsyncFn() -> B) {
+/// After a restart nothing is read or written for a bound claim, neither in the cluster nor in the store.
+pub fn a_restart_makes_no_calls_for_bound_claims<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Persistence], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let versions = async || [world.versions("photos").await, world.versions("second").await];
@@ -23,7 +23,7 @@ pub fn a_restart_costs_bound_claims_nothing<B: Backend>(make: &impl AsyncFn() ->
         world.kubernetes.clear();
         stage.forget_store_calls();
         let operator = stage.start();
-        // When a new claim is bound, the bound ones have been looked at.
+        // When a new claim is bound, the others have been reconciled.
         stage.bind("third", &class).await;
         assert_eq!(versions().await, before, "objects of bound claims are written");
         let is_about = |call: &Call| call.target.contains("photos") || call.target.contains(&app["BUCKET_NAME"]);

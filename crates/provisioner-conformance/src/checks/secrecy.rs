@@ -5,12 +5,12 @@ use crate::backend::{Ability, Backend};
 use crate::stage::Stage;
 use crate::world::assert_hidden;
 
-/// Shorter values of the owner's Secret are words rather than secrets, such as a user's name.
+/// Shorter values among the provisioning credentials are not secret, such as a user's name.
 const SECRETS_FROM: usize = 8;
 
-/// Neither issued keys nor the owner's credentials show anywhere but in their Secrets, though the log be at its most
-/// talkative.
-pub fn no_secret_shows_anywhere_but_in_secrets<B: Backend>(make: &impl AsyncFn() -> B) {
+/// Neither issued keys nor the provisioning credentials appear anywhere but in their Secrets, even with the most verbose
+/// log.
+pub fn credentials_appear_only_in_secrets<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let program = stage.backend.program().args(["-v=9", "--log-format=json"]).env("RUST_LOG", "trace");
@@ -25,7 +25,7 @@ pub fn no_secret_shows_anywhere_but_in_secrets<B: Backend>(make: &impl AsyncFn()
         places.push(("the log".to_owned(), operator.log()));
         // It would print the log with what is found there.
         drop(operator);
-        assert!(places.iter().any(|(_, text)| text.contains("serving claims")), "there is a log to look at");
+        assert!(places.iter().any(|(_, text)| text.contains("serving claims")), "the log is captured");
 
         let owner = stage.backend.owner();
         let words =

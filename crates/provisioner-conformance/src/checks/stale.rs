@@ -1,4 +1,4 @@
-//! What the operator is shown lags behind.
+//! Lists and watches that lag behind.
 
 use super::run;
 use crate::backend::{Ability, Backend};
@@ -16,8 +16,8 @@ const VIEWS: [&[Watched]; 5] = [
     &[Watched::Claims, Watched::Records, Watched::Secrets, Watched::ConfigMaps],
 ];
 
-/// A bound claim, or what was made for it, that is shown as it was before stays as it is, and nothing is made twice.
-pub fn a_bound_claim_that_is_shown_as_it_was_before_is_left_as_it_is<B: Backend>(make: &impl AsyncFn() -> B) {
+/// If the operator sees an earlier state of a bound claim or of its outputs, it changes nothing and creates nothing twice.
+pub fn a_stale_view_of_a_bound_claim_changes_nothing<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Persistence], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         stage.claim("photos", &class).await;
@@ -29,21 +29,21 @@ pub fn a_bound_claim_that_is_shown_as_it_was_before_is_left_as_it_is<B: Backend>
         world.wait_bound("photos").await;
         world.wait_event("photos", "Bound").await;
         operator.kill().await;
-        let told = world.events("photos").await;
+        let events = world.events("photos").await;
         let (app, bound, held) =
             (world.environment("photos").await, world.versions("photos").await, stage.inventory().await);
         for view in views {
             settle(stage, view, &class).await;
             assert_eq!(world.versions("photos").await, bound);
             assert!(world.environment("photos").await == app, "its outputs are others");
-            assert_eq!(world.events("photos").await, told);
+            assert_eq!(world.events("photos").await, events);
             assert_eq!(stage.inventory().await, held);
         }
     });
 }
 
-/// Nothing is made for a claim that is gone and shown as if it were not.
-pub fn nothing_is_made_for_a_claim_that_is_gone<B: Backend>(make: &impl AsyncFn() -> B) {
+/// If the operator still sees a claim that no longer exists, it creates nothing.
+pub fn a_stale_view_of_a_deleted_claim_creates_nothing<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Persistence], async |stage: &Stage<B>| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let operator = stage.start();
@@ -56,11 +56,11 @@ pub fn nothing_is_made_for_a_claim_that_is_gone<B: Backend>(make: &impl AsyncFn(
         stage.unbind("photos").await;
         world.wait_event("photos", "Removed").await;
         operator.kill().await;
-        let told = world.events("photos").await;
+        let events = world.events("photos").await;
         for view in views {
             settle(stage, view, &class).await;
             world.assert_no_objects("photos").await;
-            assert_eq!(world.events("photos").await, told);
+            assert_eq!(world.events("photos").await, events);
             assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
         }
     });
@@ -75,7 +75,7 @@ async fn settle<B: Backend>(stage: &Stage<B>, view: View, class: &str) {
     let mut operator = stage.start();
     let record = format!("/{}", world.record_name("photos"));
     let looks_up = |call: &Call| call.name == "get objectbuckets" && call.target.ends_with(&record);
-    world.kubernetes.wait_until("a look at the record", |calls| calls.iter().any(looks_up)).await;
+    world.kubernetes.wait_until("a read of the ObjectBucket", |calls| calls.iter().any(looks_up)).await;
     gate.open();
     stage.bind("later", class).await;
     stage.unbind("later").await;

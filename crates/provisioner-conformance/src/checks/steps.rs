@@ -11,7 +11,7 @@ use serde_json::json;
 use super::faults::Fault;
 use super::{block_on, run_on_stage};
 use crate::backend::{Ability, Backend};
-use crate::base::tell;
+use crate::base::report;
 use crate::crash::step;
 use crate::proxy::{Call, Proxy, Upstream, Verdict};
 use crate::stage::Stage;
@@ -68,7 +68,7 @@ impl Step {
     /// Has it fail from now on.
     pub(super) fn fail<B: Backend>(&self, stage: &Stage<B>, times: Times, fault: Fault) {
         let (wanted, id) = (self.clone(), stage.world.id.clone());
-        stage.store().meddle(move |call: &Call| {
+        stage.store().inject(move |call: &Call| {
             if call.mutates != (wanted.calls == Calls::Changes) {
                 return Verdict::Pass;
             }
@@ -189,7 +189,7 @@ impl<B: Backend> Stage<B> {
     pub(super) async fn only_user(&self) -> Option<String> {
         let user = self.inventory().await.users.into_keys().next();
         if user.is_none() {
-            tell("skipped, because claims have no user of their own");
+            report("skipped, because claims have no user of their own");
         }
         user
     }
@@ -197,5 +197,5 @@ impl<B: Backend> Stage<B> {
 
 /// Has all calls to the store fail from now on.
 pub(super) fn fail_all(store: &Proxy<Arc<dyn Upstream>>, fault: Fault) {
-    store.meddle(move |_: &Call| fault.verdict());
+    store.inject(move |_: &Call| fault.verdict());
 }

@@ -9,7 +9,7 @@ use crate::proxy::{Call, Verdict};
 pub enum Kind {
     /// A new bucket with a generated name.
     Generated,
-    /// A new bucket with a name that the claim says.
+    /// A new bucket with the name in `spec.bucketName`.
     Named,
     /// Access to a bucket that exists.
     Brownfield,
@@ -23,46 +23,46 @@ pub enum Kind {
 
 /// What happens to the claim while the operator is killed.
 #[derive(Debug, Clone, Copy)]
-pub enum Act {
+pub enum Step {
     /// It is submitted.
     Provide,
     /// It is submitted, and is deleted before the operator is started again.
     Abandon,
     /// It is bound, and is deleted.
     Remove,
-    /// It is bound, and its Secret is deleted: keys are issued anew.
+    /// It is bound, and its Secret is deleted: new keys are issued.
     Repair,
-    /// It is bound, and its user asks for other keys; the former ones go at once.
+    /// It is bound, and its user requests new keys; the previous ones are deleted at once.
     Rotate,
-    /// All was made for it but its Secret when the operator was killed once, and that is started again: keys are
-    /// issued anew.
+    /// All was created for it except its Secret when the operator was killed once, and the operator is started again: new
+    /// keys are issued.
     Recover,
-    /// All was made for it, but the store did not say so; it is not bound, and is deleted.
-    Withdraw(Spoil),
+    /// All was created for it, but the store answered with an error; it is not bound, and is deleted.
+    Withdraw(Corruption),
     /// The same, and another bucket is asked for.
-    Edit(Spoil),
-    /// It comes back from a backup, and an admin has it adopt what was made for it.
+    Edit(Corruption),
+    /// It is restored from a backup, and an admin's annotation has it adopt its bucket and user.
     Adopt,
-    /// It was forced out, and an admin has its record undone.
+    /// It was deleted by force, and an admin's annotation has its ObjectBucket cleaned up.
     RemoveOrphan,
-    /// It is bound, and is deleted, while its record says that all that was made is to stay.
+    /// It is bound, and is deleted, while its ObjectBucket has the annotation `forget`: bucket and user are kept.
     Forget,
     /// It was deleted, and the time comes at which its bucket is deleted.
     DeleteLater,
     /// It was deleted, and is created again to have its bucket back.
     Undo,
-    /// It is bound, and goes without the operator, because somebody removes its finalizer.
+    /// It is bound, and is deleted without the operator, because somebody removes its finalizer.
     Vanish,
     /// It was bound and used, a snapshot of etcd from before sets the cluster back, and it is deleted.
     SetBack,
 }
 
-/// How the last call that makes something for a claim is done and answered as if it were refused for good.
+/// An injected fault: the last call that creates something for a claim is done, and answered as if it were refused.
 #[derive(Debug, Clone, Copy)]
-pub struct Spoil {
+pub struct Corruption {
     /// What becomes of each call to the store.
     pub rule: fn(&Call) -> Verdict,
-    /// The reason that the claim gives then. It has to be a terminal one, which is not tried again for minutes.
+    /// The reason of the claim's condition then. It has to be a terminal one, which is not retried for minutes.
     pub reason: &'static str,
 }
 
@@ -72,10 +72,10 @@ pub struct Flow {
     /// What kind of claim.
     pub kind: Kind,
     /// What happens to it.
-    pub act: Act,
+    pub step: Step,
     /// More parameters of its class.
     pub parameters: &'static [(&'static str, &'static str)],
-    /// It has no user of its own, and the owner's keys.
+    /// It has no user of its own: its keys are the provisioning credentials.
     pub shares_keys: bool,
     /// Only calls to the store are points. Those to Kubernetes are the same with every store.
     pub at_store_only: bool,
@@ -83,42 +83,44 @@ pub struct Flow {
 
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let act = match self.act {
-            Act::Withdraw(_) => "Withdraw".to_owned(),
-            Act::Edit(_) => "Edit".to_owned(),
-            act => format!("{act:?}"),
+        let step = match self.step {
+            Step::Withdraw(_) => "Withdraw".to_owned(),
+            Step::Edit(_) => "Edit".to_owned(),
+            step => format!("{step:?}"),
         };
-        let keys = if self.shares_keys { " with the owner's keys" } else { "" };
-        write!(f, "{act} {:?}{keys}", self.kind)
+        let keys = if self.shares_keys { " with shared keys" } else { "" };
+        write!(f, "{step} {:?}{keys}", self.kind)
     }
 }
 
 impl Flow {
     /// A flow whose class has the store's usual parameters, killed at every call.
-    pub const fn of(kind: Kind, act: Act) -> Self {
-        Self { kind, act, parameters: &[], shares_keys: false, at_store_only: false }
+    pub const fn of(kind: Kind, step: Step) -> Self {
+        Self { kind, step, parameters: &[], shares_keys: false, at_store_only: false }
     }
 
     /// The flow whose calls are those of this one until the operator is killed.
     pub(super) fn undisturbed(self) -> Self {
-        let act = if matches!(self.act, Act::Abandon) { Act::Provide } else { self.act };
-        Self { act, ..self }
+        let step = if matches!(self.step, Step::Abandon) { Step::Provide } else { self.step };
+        Self { step, ..self }
     }
 
-    /// Whether the claim ends bound, rather than gone.
+    /// Whether the claim ends bound, rather than deleted.
     pub(super) fn ends_bound(&self) -> bool {
-        match self.act {
-            Act::Abandon | Act::Remove | Act::Withdraw(_) | Act::RemoveOrphan | Act::Forget => false,
-            Act::DeleteLater | Act::Vanish | Act::SetBack => false,
-            Act::Provide | Act::Recover | Act::Edit(_) | Act::Repair | Act::Rotate | Act::Adopt | Act::Undo => true,
+        match self.step {
+            Step::Abandon | Step::Remove | Step::Withdraw(_) | Step::RemoveOrphan | Step::Forget => false,
+            Step::DeleteLater | Step::Vanish | Step::SetBack => false,
+            Step::Provide | Step::Recover | Step::Edit(_) | Step::Repair | Step::Rotate | Step::Adopt | Step::Undo => {
+                true
+            }
         }
     }
 
-    /// Whether the record outlives the claim.
+    /// Whether the ObjectBucket outlives the claim.
     pub(super) fn keeps_record(&self) -> bool {
-        match (self.act, self.kind) {
-            (Act::Vanish | Act::SetBack, _) => true,
-            (Act::DeleteLater, _) => false,
+        match (self.step, self.kind) {
+            (Step::Vanish | Step::SetBack, _) => true,
+            (Step::DeleteLater, _) => false,
             (_, kind) => matches!(kind, Kind::IfEmpty | Kind::Later),
         }
     }

@@ -1,11 +1,11 @@
-//! Records and buckets that outlive their claims.
+//! ObjectBuckets and buckets that outlive their claims.
 
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
 use kube::api::DeleteParams;
 
-use super::flow::Act;
+use super::flow::Step;
 use super::scene::{CLAIM, Scene};
 use crate::backend::Backend;
 use crate::program::{Running, send_signal};
@@ -14,8 +14,8 @@ use crate::world::seen;
 use bucket_provisioner::api::{ObjectBucket, wire};
 
 impl<B: Backend> Scene<B> {
-    /// Removes the claim's finalizer and deletes the claim. The operator stands still meanwhile, because it would put the
-    /// finalizer back on what is there.
+    /// Removes the claim's finalizer and deletes the claim. The operator is stopped meanwhile, because it would add the
+    /// finalizer again.
     pub(super) async fn force_out(&self, operator: &Running) {
         send_signal("STOP", operator.pid());
         let world = &self.stage.world;
@@ -26,7 +26,7 @@ impl<B: Backend> Scene<B> {
         }
     }
 
-    /// Waits until the record assert_contains, for one of these reasons, that it has no claim.
+    /// Waits until a condition of the ObjectBucket reports, with one of these reasons, that it has no claim.
     pub(super) async fn wait_reported(&self, reasons: &[&str]) {
         let records = self.stage.world.records();
         let is_reported = |record: Option<&ObjectBucket>| {
@@ -51,12 +51,12 @@ impl<B: Backend> Scene<B> {
         }
     }
 
-    /// Requires that of the claim's objects only the record is left, if that outlives it.
+    /// Requires that of the claim's objects only the ObjectBucket is left, if that outlives it.
     pub(super) fn assert_objects_left(&self, left: &Footprint) {
         let kinds: Vec<&str> = left.objects.keys().filter_map(|name| name.split(' ').next()).collect();
-        match self.flow.act {
+        match self.flow.step {
             // The garbage collector takes the outputs of a claim that went unseen.
-            Act::Vanish => assert!(kinds.contains(&"ObjectBucket"), "{left:#?}"),
+            Step::Vanish => assert!(kinds.contains(&"ObjectBucket"), "{left:#?}"),
             _ if self.flow.keeps_record() => assert_eq!(kinds, ["ObjectBucket"], "{left:#?}"),
             _ => assert!(kinds.is_empty(), "{left:#?}"),
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures::FutureExt as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::flow::{Act, Flow};
+use super::flow::{Flow, Step};
 use super::point::{Point, recorded};
 use super::scene::Scene;
 use crate::backend::{Ability, Backend};
@@ -18,7 +18,7 @@ use crate::stage::{Stage, has};
 use crate::world::panic_text;
 
 /// How many runs are busy at the same time, of all flows together: more of them only make each other slow. A run is busy
-/// until its second operator has started; that one mostly waits, for its second look at the store.
+/// until its second operator has started; that one mostly waits, for its second check of the store.
 static BUSY: Semaphore = Semaphore::const_new(6);
 /// How many scenes a flow has. In each of them one run follows another.
 const SCENES: usize = 8;
@@ -28,8 +28,8 @@ const SCENES: usize = 8;
 pub enum Pace {
     /// At once.
     AtOnce,
-    /// After a while. What is killed later finds another store, and what is asked again and again is not told by its
-    /// count; so the calls are those of a store that shows all at once.
+    /// After a while. An operator that is killed later finds another store, and the number of polls varies; so the points
+    /// are those of a store that shows all at once.
     Slow,
 }
 
@@ -37,19 +37,19 @@ pub enum Pace {
 pub async fn crash_everywhere<B: Backend>(flow: Flow, pace: Pace, make: &impl AsyncFn(Pace) -> B) {
     let began = Instant::now();
     let backend = make(Pace::AtOnce).await;
-    let goes_by_http = has(&backend, Ability::Http);
+    let uses_http = has(&backend, Ability::Http);
     let mut points = crash_points(flow.undisturbed(), pace, backend).await;
     let changes = points.iter().filter(|point| point.is_after()).count();
     assert!(changes > 0, "{flow}: the calls were not seen: {points:#?}");
     let at_store = points.iter().filter(|point| point.is_at_store()).count();
-    if matches!(flow.act, Act::Provide) {
+    if matches!(flow.step, Step::Provide) {
         assert!(
-            at_store > 0 || !goes_by_http,
+            at_store > 0 || !uses_http,
             "{flow}: no call came to the store through its proxy: do classes have the proxy's URL?"
         );
     }
-    if matches!(flow.act, Act::Vanish) {
-        // Whether the operator tries to put the finalizer back on a claim that goes is a matter of time.
+    if matches!(flow.step, Step::Vanish) {
+        // Whether the operator still tries to add the finalizer to a claim that is being deleted is a matter of timing.
         points.retain(|point| !point.is_on("objectbucketclaims"));
     }
     if flow.at_store_only {
@@ -69,7 +69,7 @@ pub async fn crash_everywhere<B: Backend>(flow: Flow, pace: Pace, make: &impl As
     assert!(failures.is_empty(), "{failed} of {tried} crash points of {flow}:\n{}", failures.join("\n\n"));
 }
 
-/// Runs points in one scene until none is left; says what is wrong. After a failure what is left may be anything: it is
+/// Runs points in one scene until none is left; returns the failures. After a failure what is left may be anything: it is
 /// cleared away, and the next point has a new scene.
 async fn crash_at_each<B: Backend>(
     flow: Flow,
@@ -118,14 +118,14 @@ async fn crash_points<B: Backend>(flow: Flow, pace: Pace, backend: B) -> Vec<Poi
     points.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Runs one point in a scene, and leaves that as it was; says what is wrong, with all that is known.
+/// Runs one point in a scene, and leaves that as it was; the error has the failure, the calls and the logs.
 async fn crash_at<B: Backend>(scene: &mut Scene<B>, point: &Point, turn: SemaphorePermit<'_>) -> Result<(), String> {
-    let story = Story::default();
-    let run = AssertUnwindSafe(survive(scene, point, turn, &story)).catch_unwind().await;
-    run.map_err(|panic| format!("{}\n{}", panic_text(&*panic), story.tell()))
+    let scenario = Scenario::default();
+    let run = AssertUnwindSafe(survive(scene, point, turn, &scenario)).catch_unwind().await;
+    run.map_err(|panic| format!("{}\n{}", panic_text(&*panic), scenario.report()))
 }
 
-async fn survive<B: Backend>(scene: &mut Scene<B>, point: &Point, turn: SemaphorePermit<'_>, story: &Story) {
+async fn survive<B: Backend>(scene: &mut Scene<B>, point: &Point, turn: SemaphorePermit<'_>, scenario: &Scenario) {
     scene.set().await;
     let scene = &*scene;
     let stage = &scene.stage;
@@ -134,9 +134,9 @@ async fn survive<B: Backend>(scene: &mut Scene<B>, point: &Point, turn: Semaphor
     let gate = point.arm(stage);
     scene.begin(operator.as_ref()).await;
     let operator = operator.unwrap_or_else(|| stage.start());
-    story.follow("the operator that was killed", &operator);
+    scenario.follow("the operator that was killed", &operator);
     let came = gate.reached().await;
-    story.note_calls("calls until it was killed", stage);
+    scenario.note_calls("calls until it was killed", stage);
     assert!(came, "the call did not come");
     operator.kill().await;
 
@@ -144,7 +144,7 @@ async fn survive<B: Backend>(scene: &mut Scene<B>, point: &Point, turn: Semaphor
     forget_calls(stage);
     scene.meanwhile().await;
     let operator = stage.start();
-    story.follow("the operator after it", &operator);
+    scenario.follow("the operator after it", &operator);
     drop(turn);
     let ending = AssertUnwindSafe(async {
         stage.watched().await;
@@ -152,7 +152,7 @@ async fn survive<B: Backend>(scene: &mut Scene<B>, point: &Point, turn: Semaphor
         scene.assert_well().await
     });
     let ended = ending.catch_unwind().await;
-    story.note_calls("calls after it", stage);
+    scenario.note_calls("calls after it", stage);
     let left = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     operator.kill().await;
     scene.reset(left).await;
@@ -163,14 +163,14 @@ fn forget_calls<B: Backend>(stage: &Stage<B>) {
     stage.forget_store_calls();
 }
 
-/// What is told of a run that failed.
+/// The details that are reported of a run that failed.
 #[derive(Default)]
-struct Story {
+struct Scenario {
     logs: Mutex<Vec<(&'static str, Log)>>,
     calls: Mutex<Vec<String>>,
 }
 
-impl Story {
+impl Scenario {
     fn follow(&self, what: &'static str, operator: &Running) {
         self.logs.lock().unwrap().push((what, operator.log_so_far()));
     }
@@ -181,7 +181,7 @@ impl Story {
         self.calls.lock().unwrap().push(calls);
     }
 
-    fn tell(&self) -> String {
+    fn report(&self) -> String {
         let logs = self.logs.lock().unwrap();
         let logs = logs.iter().map(|(what, log)| format!("log of {what}:\n{}", log.borrow().as_str()));
         logs.chain(self.calls.lock().unwrap().iter().cloned()).collect::<Vec<_>>().join("\n")

@@ -3,16 +3,16 @@
 //! The calls of a flow are found by a run in which nothing happens, so that a call that is new in the source is covered
 //! without anybody adding it here. Then for each of them that changes something: the operator is killed with SIGKILL when
 //! the server has done what was asked and has not answered yet, and for the first also when the call is about to reach the
-//! server (`point` says why not for all). After a restart the claim has to come to where it would have come, and in the end
-//! nothing is doubled, left behind, or touched that is somebody else's.
+//! server (`point` has the reason why not for all). After a restart the claim has to reach the state that it would have reached, and in the end
+//! nothing exists twice, nothing is left behind, and nothing foreign is changed.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `flow` | a kind of claim, and what happens to it |
-//! | `later` | records and buckets that outlive their claims |
+//! | `later` | ObjectBuckets and buckets that outlive their claims |
 //! | `matrix` | finds the crash points of a flow and runs them all |
 //! | `point` | one moment of one call |
-//! | `scene` | what a flow plays in, and what must be true of it |
+//! | `scene` | the environment of a flow, and what must be true after it |
 
 mod flow;
 mod later;
@@ -20,6 +20,6 @@ mod matrix;
 mod point;
 mod scene;
 
-pub use self::flow::{Act, Flow, Kind, Spoil};
+pub use self::flow::{Corruption, Flow, Kind, Step};
 pub use self::matrix::{Pace, crash_everywhere};
 pub(crate) use self::point::step;

@@ -23,8 +23,8 @@ pub(super) enum Moment {
     After,
 }
 
-/// A moment of a call. Calls are told apart by what they do to what, and counted: some run concurrently, so
-/// that their place among all calls says nothing.
+/// A moment of a call. Calls are identified by what they do to what, and counted: some run concurrently, so that their
+/// position among all calls varies.
 #[derive(Debug, Clone)]
 pub(super) struct Point {
     server: Server,
@@ -79,10 +79,10 @@ fn without_uids(text: &str) -> String {
 
 /// The points of all calls that went through the proxies of a stage and that change something.
 ///
-/// What a process knows dies with it: only what the servers have done counts. So a kill before a call leaves the same
+/// What a process knows is lost with it: only what the servers have done counts. So a kill before a call leaves the same
 /// world as the kill after the change that came before that call. This is why reads have no points (how often something
 /// is read is often a matter of time, too: a point there might never come), and why, `at_once`, only the first change at
-/// each server has a point before it. Where the store takes its time, a later kill finds another store: there, all changes have
+/// each server has a point before it. Where the store is slow, a later kill finds another store: there, all changes have
 /// both.
 pub(super) fn recorded<B: Backend>(stage: &Stage<B>, at_once: bool) -> Vec<Point> {
     let world = &stage.world;
@@ -121,7 +121,7 @@ impl Point {
         self.moment == Moment::After
     }
 
-    /// Has the call stand still when it comes; the gate says that it came.
+    /// Holds the call at a gate when it comes; the gate reports that it was reached.
     pub(super) fn arm<B: Backend>(&self, stage: &Stage<B>) -> Gate {
         let gate = Gate::closed();
         let (mut seen, held, point, id) = (0, gate.clone(), self.clone(), stage.world.id.clone());
@@ -134,8 +134,8 @@ impl Point {
             }
         };
         match (self.server, &stage.store) {
-            (Server::Store, Some(store)) => store.meddle(rule),
-            _ => stage.world.kubernetes.meddle(rule),
+            (Server::Store, Some(store)) => store.inject(rule),
+            _ => stage.world.kubernetes.inject(rule),
         }
         gate
     }

@@ -1,4 +1,4 @@
-//! What a flow plays in, and what must be true of it.
+//! The environment of a flow, and what must be true after it.
 
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Secret;
@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::flow::{Act, Flow, Kind, Spoil};
+use super::flow::{Corruption, Flow, Kind, Step};
 use crate::backend::{Ability, Backend, Bucket, Inventory};
 use crate::program::Running;
 use crate::proxy::{Gate, Verdict};
@@ -17,7 +17,7 @@ use crate::world::seen;
 /// The claim of every flow.
 pub(super) const CLAIM: &str = "photos";
 
-/// A stage with a class, and with things of others on it.
+/// A stage with a class, and with foreign objects on it.
 pub(super) struct Scene<B> {
     pub(super) stage: Stage<B>,
     pub(super) flow: Flow,
@@ -40,9 +40,9 @@ impl<B: Backend> Scene<B> {
             return;
         }
         let Self { stage, flow, bucket, .. } = self;
-        stage.plant_bystanders().await;
+        stage.create_unrelated_objects().await;
         let mut parameters = flow.parameters.to_vec();
-        if matches!(flow.act, Act::Rotate) {
+        if matches!(flow.step, Step::Rotate) {
             parameters.push(("keyGracePeriod", "0s"));
         }
         parameters.extend(flow.on_delete().map(|value| ("onDelete", value)));
@@ -55,39 +55,39 @@ impl<B: Backend> Scene<B> {
         self.before = stage.footprint().await;
     }
 
-    /// Clears away what is there, as far as that goes.
+    /// Removes what exists, as far as possible.
     pub(super) async fn clear(self) {
-        // Whatever fails here has been told by what failed before.
+        // A failure here follows from one that is reported already.
         let _ = std::panic::AssertUnwindSafe(self.stage.clear()).catch_unwind().await;
     }
 
-    /// Brings the claim to where the act begins; returns the operator, if one runs then.
+    /// Brings the claim to where the step begins; returns the operator, if one runs then.
     pub(super) async fn prepare(&self) -> Option<Running> {
         let (stage, world) = (&self.stage, &self.stage.world);
         let record = world.record_name(CLAIM);
         let operator = stage.started().await;
-        match self.flow.act {
-            Act::Provide | Act::Abandon => {}
-            Act::Remove | Act::Repair | Act::Rotate | Act::Vanish => self.bind().await,
-            Act::DeleteLater | Act::Undo => {
+        match self.flow.step {
+            Step::Provide | Step::Abandon => {}
+            Step::Remove | Step::Repair | Step::Rotate | Step::Vanish => self.bind().await,
+            Step::DeleteLater | Step::Undo => {
                 self.bind().await;
                 world.delete_claim(CLAIM).await;
                 world.wait_gone(CLAIM).await;
                 world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
             }
-            Act::SetBack => {
+            Step::SetBack => {
                 self.bind().await;
                 operator.kill().await;
                 world.set_back(CLAIM).await;
                 world.delete_claim(CLAIM).await;
                 return None;
             }
-            Act::Forget => {
+            Step::Forget => {
                 self.bind().await;
                 world.say(&record, "forget").await;
                 world.wait_orphaned(&record, "ClaimExists").await;
             }
-            Act::Adopt => {
+            Step::Adopt => {
                 self.bind().await;
                 operator.kill().await;
                 self.restore().await;
@@ -97,7 +97,7 @@ impl<B: Backend> Scene<B> {
                 world.wait_orphaned(&record, "ClaimReplaced").await;
                 return Some(operator);
             }
-            Act::RemoveOrphan => {
+            Step::RemoveOrphan => {
                 self.bind().await;
                 operator.kill().await;
                 world.forget_object(&world.claims(), CLAIM).await;
@@ -105,10 +105,10 @@ impl<B: Backend> Scene<B> {
                 world.wait_orphaned(&record, "ClaimGone").await;
                 return Some(operator);
             }
-            Act::Recover => {
+            Step::Recover => {
                 let gate = Gate::closed();
                 let held = gate.clone();
-                world.kubernetes.meddle(move |call| match call.name.as_str() {
+                world.kubernetes.inject(move |call| match call.name.as_str() {
                     "create secrets" => Verdict::Hold(held.clone()),
                     _ => Verdict::Pass,
                 });
@@ -118,17 +118,17 @@ impl<B: Backend> Scene<B> {
                 world.kubernetes.leave_alone();
                 return None;
             }
-            Act::Withdraw(spoil) | Act::Edit(spoil) => self.spoil(spoil).await,
+            Step::Withdraw(corruption) | Step::Edit(corruption) => self.corrupt(corruption).await,
         }
         Some(operator)
     }
 
-    async fn spoil(&self, spoil: Spoil) {
+    async fn corrupt(&self, corruption: Corruption) {
         let store = self.stage.store();
-        store.meddle(spoil.rule);
+        store.inject(corruption.rule);
         self.submit().await;
-        self.stage.world.wait_reason(CLAIM, spoil.reason).await;
-        self.stage.world.wait_event(CLAIM, spoil.reason).await;
+        self.stage.world.wait_reason(CLAIM, corruption.reason).await;
+        self.stage.world.wait_event(CLAIM, corruption.reason).await;
         store.leave_alone();
     }
 
@@ -158,22 +158,22 @@ impl<B: Backend> Scene<B> {
 
     /// Has it happen. `operator`: the one that runs.
     pub(super) async fn begin(&self, operator: Option<&Running>) {
-        match self.flow.act {
-            Act::Provide | Act::Abandon => self.submit().await,
-            Act::Remove | Act::Withdraw(_) | Act::Forget => self.stage.world.delete_claim(CLAIM).await,
-            Act::Repair => drop(self.stage.world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap()),
-            Act::Rotate => {
+        match self.flow.step {
+            Step::Provide | Step::Abandon => self.submit().await,
+            Step::Remove | Step::Withdraw(_) | Step::Forget => self.stage.world.delete_claim(CLAIM).await,
+            Step::Repair => drop(self.stage.world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap()),
+            Step::Rotate => {
                 let ask = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "now" } } });
                 self.stage.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
             }
             // It begins with the start of an operator.
-            Act::Recover | Act::SetBack => {}
-            Act::DeleteLater => self.stage.world.delete_in(&self.stage.world.record_name(CLAIM), 0).await,
-            Act::Undo => self.stage.world.create_again(CLAIM, &self.spec()).await,
-            Act::Vanish => self.force_out(operator.expect("one runs")).await,
-            Act::Adopt => self.stage.world.say(&self.stage.world.record_name(CLAIM), "adopt").await,
-            Act::RemoveOrphan => self.stage.world.say(&self.stage.world.record_name(CLAIM), "remove").await,
-            Act::Edit(_) => {
+            Step::Recover | Step::SetBack => {}
+            Step::DeleteLater => self.stage.world.delete_in(&self.stage.world.record_name(CLAIM), 0).await,
+            Step::Undo => self.stage.world.create_again(CLAIM, &self.spec()).await,
+            Step::Vanish => self.force_out(operator.expect("one runs")).await,
+            Step::Adopt => self.stage.world.say(&self.stage.world.record_name(CLAIM), "adopt").await,
+            Step::RemoveOrphan => self.stage.world.say(&self.stage.world.record_name(CLAIM), "remove").await,
+            Step::Edit(_) => {
                 let edit = json!({ "spec": { "bucketName": self.stage.world.unique("pictures") } });
                 self.stage.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
             }
@@ -182,7 +182,7 @@ impl<B: Backend> Scene<B> {
 
     /// What happens while no operator runs.
     pub(super) async fn meanwhile(&self) {
-        if matches!(self.flow.act, Act::Abandon) {
+        if matches!(self.flow.step, Step::Abandon) {
             self.stage.world.delete_claim(CLAIM).await;
         }
     }
@@ -204,31 +204,31 @@ impl<B: Backend> Scene<B> {
         spec
     }
 
-    /// Waits until the claim is where the act takes it.
+    /// Waits until the claim is where the step takes it.
     pub(super) async fn wait_for(&self) {
-        match self.flow.act {
-            Act::Provide | Act::Recover | Act::Edit(_) | Act::Undo => {
+        match self.flow.step {
+            Step::Provide | Step::Recover | Step::Edit(_) | Step::Undo => {
                 drop(self.stage.world.wait_bound(CLAIM).await);
             }
-            Act::Vanish => self.wait_reported(&["ClaimVanished", "ClaimGone"]).await,
-            Act::SetBack => {
+            Step::Vanish => self.wait_reported(&["ClaimVanished", "ClaimGone"]).await,
+            Step::SetBack => {
                 self.stage.world.wait_gone(CLAIM).await;
                 self.wait_reported(&["BucketNotEmpty"]).await;
             }
-            Act::Adopt => {
+            Step::Adopt => {
                 self.stage.world.wait_word_off(&self.stage.world.record_name(CLAIM)).await;
                 self.stage.world.wait_bound(CLAIM).await;
             }
-            Act::RemoveOrphan | Act::DeleteLater => {
+            Step::RemoveOrphan | Step::DeleteLater => {
                 self.stage.world.wait_record_gone(&self.stage.world.record_name(CLAIM)).await
             }
-            Act::Forget => {
+            Step::Forget => {
                 self.stage.world.wait_gone(CLAIM).await;
                 self.stage.world.wait_record_gone(&self.stage.world.record_name(CLAIM)).await;
             }
-            Act::Abandon | Act::Remove | Act::Withdraw(_) => self.stage.world.wait_gone(CLAIM).await,
-            Act::Repair => self.stage.world.wait_secret(CLAIM, |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await,
-            Act::Rotate => {
+            Step::Abandon | Step::Remove | Step::Withdraw(_) => self.stage.world.wait_gone(CLAIM).await,
+            Step::Repair => self.stage.world.wait_secret(CLAIM, |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await,
+            Step::Rotate => {
                 let rotated = |secret: Option<&Secret>| {
                     secret.is_some_and(|secret| {
                         let noted = secret.annotations();
@@ -241,24 +241,24 @@ impl<B: Backend> Scene<B> {
         }
     }
 
-    /// Waits until the last call of the act was made.
+    /// Waits until the last call of the step was made.
     pub(super) async fn wait_for_end(&self) {
         self.wait_for().await;
-        match self.flow.act {
-            Act::Provide | Act::Recover | Act::Edit(_) => drop(self.stage.world.wait_event(CLAIM, "Bound").await),
-            Act::Vanish => self.wait_reported(&["ClaimVanished"]).await,
-            Act::DeleteLater => drop(self.stage.world.wait_event_with(CLAIM, "Removed", "was deleted before").await),
-            Act::Abandon | Act::Remove | Act::Withdraw(_) | Act::Forget | Act::RemoveOrphan | Act::SetBack => {
+        match self.flow.step {
+            Step::Provide | Step::Recover | Step::Edit(_) => drop(self.stage.world.wait_event(CLAIM, "Bound").await),
+            Step::Vanish => self.wait_reported(&["ClaimVanished"]).await,
+            Step::DeleteLater => drop(self.stage.world.wait_event_with(CLAIM, "Removed", "was deleted before").await),
+            Step::Abandon | Step::Remove | Step::Withdraw(_) | Step::Forget | Step::RemoveOrphan | Step::SetBack => {
                 drop(self.stage.world.wait_event(CLAIM, "Removed").await);
             }
-            Act::Rotate => drop(self.stage.world.wait_event(CLAIM, "KeysRetired").await),
-            Act::Adopt | Act::Undo => drop(self.stage.world.wait_event(CLAIM, "Adopted").await),
-            // Nothing is told of a repair that works. What follows the Secret is made before the operator stops.
-            Act::Repair => {}
+            Step::Rotate => drop(self.stage.world.wait_event(CLAIM, "KeysRetired").await),
+            Step::Adopt | Step::Undo => drop(self.stage.world.wait_event(CLAIM, "Adopted").await),
+            // A repair that works has no event. What follows the Secret is written before the operator stops.
+            Step::Repair => {}
         }
     }
 
-    /// Requires that all is well after the act, and once the claim is gone; returns what outlives it.
+    /// Requires that all is well after the step, and once the claim no longer exists; returns what outlives it.
     pub(super) async fn assert_well(&self) -> Footprint {
         if self.flow.ends_bound() {
             self.assert_bound().await;
@@ -270,8 +270,8 @@ impl<B: Backend> Scene<B> {
         left
     }
 
-    /// Makes it what it was when it was set: without what outlives a claim, and without what was told of the claim, for
-    /// the next one has its name.
+    /// Restores the initial state: deletes what outlives a claim, and the events of the claim, because the next one has its
+    /// name.
     pub(super) async fn reset(&self, mut left: Footprint) {
         let Self { stage, bucket, .. } = self;
         if self.flow.kind == Kind::Brownfield {
@@ -297,7 +297,10 @@ impl<B: Backend> Scene<B> {
         stage.assert_usable(&app).await;
         if self.flow.shares_keys {
             let owner = stage.backend.owner();
-            assert!(owner.values().any(|value| *value == app["AWS_ACCESS_KEY_ID"]), "not the owner's own keys");
+            assert!(
+                owner.values().any(|value| *value == app["AWS_ACCESS_KEY_ID"]),
+                "the keys are not the provisioning credentials"
+            );
         }
         let made = self.made().await;
         let kinds: Vec<&str> = made.objects.keys().filter_map(|name| name.split(' ').next()).collect();
@@ -310,8 +313,8 @@ impl<B: Backend> Scene<B> {
         }
     }
 
-    /// Waits until there is one key, or none where keys are shared. A store need not tell that a key was deleted, so it is
-    /// asked again and again.
+    /// Waits until there is one key, or none where keys are shared. A store need not show at once that a key was deleted, so it is
+    /// polled.
     async fn wait_for_one_key(&self, key: &str) {
         let wanted: Vec<&str> = if self.flow.shares_keys { Vec::new() } else { vec![key] };
         let has = |users: &Inventory| users.users.values().flat_map(|user| &user.keys).eq(&wanted);
@@ -341,10 +344,10 @@ impl<B: Backend> Scene<B> {
     async fn assert_nothing_left(&self, left: &Footprint) {
         self.assert_objects_left(left);
         let (sees, uses) = (self.stage.can(Ability::Inventory), self.stage.can(Ability::Apps));
-        let (buckets, users) = match (self.flow.act, self.flow.kind) {
-            (Act::Forget, _) if sees => (1, 1),
-            // Nobody saw that it went while the operator was away: an admin decides.
-            (Act::Vanish, _) if sees => (1, self.users_of_vanished(left).await),
+        let (buckets, users) = match (self.flow.step, self.flow.kind) {
+            (Step::Forget, _) if sees => (1, 1),
+            // The claim was deleted while no operator ran: an admin decides.
+            (Step::Vanish, _) if sees => (1, self.users_of_vanished(left).await),
             (_, Kind::Retain) if sees => (1, 0),
             _ if sees && self.flow.keeps_record() => (1, 0),
             _ => (0, 0),
@@ -354,7 +357,7 @@ impl<B: Backend> Scene<B> {
             assert!(left.store.buckets.values().all(|bucket| bucket.objects == ["something"]), "{left:#?}");
         }
         if self.flow.kind == Kind::Brownfield {
-            let was_used = uses && (self.flow.ends_bound() || matches!(self.flow.act, Act::Remove));
+            let was_used = uses && (self.flow.ends_bound() || matches!(self.flow.step, Step::Remove));
             let expected: &[_] = if was_used { &["something", "theirs"] } else { &["theirs"] };
             let now = self.stage.inventory().await;
             let objects = now.buckets.get(&self.bucket).map(|bucket| &bucket.objects);

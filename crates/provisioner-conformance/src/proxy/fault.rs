@@ -8,17 +8,17 @@ use hyper::body::Frame;
 use hyper::{Request, Response};
 
 use super::gate::Gate;
-use super::{Answer, Fault, Upstream, plain, whole};
+use super::{Answer, Fault, Upstream, plain, respond};
 
 /// What becomes of a call.
 pub enum Verdict {
     /// Nothing special.
     Pass,
-    /// It is answered in the server's place.
+    /// The proxy answers instead of the server.
     Answer(u16, String),
     /// The same after a while, in which other calls can come.
     AnswerLater(Duration, u16, String),
-    /// It is answered in the server's place, headers and all.
+    /// The proxy answers instead of the server, with these headers.
     AnswerWith(Response<String>),
     /// The server gets another body.
     Rewrite(fn(&[u8]) -> Vec<u8>),
@@ -40,7 +40,7 @@ pub enum Verdict {
     HoldAnswer(Gate),
 }
 
-/// Carries a verdict out. `lost` is told when the server has done something and its answer is dropped.
+/// Carries a verdict out. `lost` is called when the server has done something and its answer is dropped.
 pub(super) async fn apply(
     verdict: Verdict,
     upstream: &impl Upstream,
@@ -54,7 +54,7 @@ pub(super) async fn apply(
             tokio::time::sleep(time).await;
             Ok(plain(status, text))
         }
-        Verdict::AnswerWith(answer) => Ok(whole(answer)),
+        Verdict::AnswerWith(answer) => Ok(respond(answer)),
         Verdict::Rewrite(rewrite) => {
             let (mut parts, body) = request.into_parts();
             parts.headers.remove(hyper::header::CONTENT_LENGTH);
@@ -64,9 +64,9 @@ pub(super) async fn apply(
         Verdict::Distort(distort) => {
             let (parts, body) = upstream.send(request).await?.into_parts();
             let mut answer = Response::from_parts(parts, body.collect().await?.to_bytes());
-            // The server of the proxy says how long the new body is.
+            // The proxy's server sets the length of the new body.
             answer.headers_mut().remove(hyper::header::CONTENT_LENGTH);
-            Ok(whole(distort(answer)))
+            Ok(respond(distort(answer)))
         }
         Verdict::Truncate(length) => {
             let (parts, body) = upstream.send(request).await?.into_parts();
@@ -95,7 +95,7 @@ pub(super) async fn apply(
             // All of it, so that nothing of the answer comes through before.
             let answer = Response::from_parts(parts, body.collect().await?.to_bytes());
             gate.pass().await;
-            Ok(whole(answer))
+            Ok(respond(answer))
         }
     }
 }

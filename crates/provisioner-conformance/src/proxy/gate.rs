@@ -34,7 +34,7 @@ impl Gate {
         tokio::time::timeout(patience(), seen).await.is_ok()
     }
 
-    /// A call's side: says that it is there, and waits.
+    /// Called for each call: marks the gate as reached, and waits until it is open.
     pub(super) async fn pass(&self) {
         self.0.send_modify(|state| state.reached = true);
         let mut state = self.0.subscribe();

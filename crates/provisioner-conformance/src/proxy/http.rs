@@ -23,7 +23,7 @@ impl HttpStore {
         Self::described(url, by_method)
     }
 
-    /// A store that tells what a call does in another way, such as by a field of a form.
+    /// A store whose calls are described by this function, such as from a field of a form.
     pub fn described(url: &str, describe: fn(&Parts, &Bytes) -> Described) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self { url: url.trim_end_matches('/').to_owned(), client, describe }
@@ -44,7 +44,7 @@ impl Upstream for HttpStore {
     fn send(&self, request: Request<Full<Bytes>>) -> Pending {
         let (mut parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-        // The Host header can be signed: it stays the proxy's, while the connection goes upstream.
+        // The Host header can be signed: it stays the proxy's, although the connection is to the store.
         let uri = format!("{}{target}", self.url).parse();
         let client = self.client.clone();
         Box::pin(async move {

@@ -13,9 +13,9 @@ use super::{Answer, Described, Fault, Pending, Proxy, Upstream, Verdict};
 
 /// The API server.
 pub struct ApiServer {
-    /// What calls have to present, and with whose rights they go on.
+    /// What calls have to present, and the client that sends them on.
     clients: Vec<(String, kube::Client)>,
-    /// Told to all watches that are open.
+    /// Sent to all watches that are open.
     ending: watch::Sender<Option<Ending>>,
 }
 
@@ -26,7 +26,7 @@ pub enum Ending {
     Closed,
     /// The connection breaks.
     Broken,
-    /// With an event that says that the resource version is too old (410).
+    /// With an `ERROR` event: the resource version is too old (410).
     Expired,
 }
 
@@ -125,20 +125,20 @@ impl Upstream for ApiServer {
     }
 }
 
-/// The body of a watch, which goes on until it is told to end.
+/// The body of a watch, which continues until `ending` is sent.
 fn until(
     body: impl hyper::body::Body<Data = Bytes, Error = Fault> + Send + 'static,
     mut ending: watch::Receiver<Option<Ending>>,
 ) -> impl hyper::body::Body<Data = Bytes, Error = Fault> + Send + 'static {
     let events = http_body_util::BodyDataStream::new(body).map(|data| data.map(Frame::data));
-    let (told, end) = tokio::sync::oneshot::channel();
-    let told_to_end = async move {
+    let (sender, end) = tokio::sync::oneshot::channel();
+    let requested = async move {
         if ending.changed().await.is_err() {
             std::future::pending().await
         }
-        let _ = told.send(*ending.borrow());
+        let _ = sender.send(*ending.borrow());
     };
-    // Comes only if the stream was told to end; one that ended by itself has dropped the sender.
+    // Exists only if the end was requested; a stream that ended by itself has dropped the sender.
     let last = futures::stream::once(end).filter_map(|end| async move {
         match end.ok().flatten()? {
             Ending::Closed => None,
@@ -146,5 +146,5 @@ fn until(
             Ending::Expired => Some(Ok(Frame::data(Bytes::from(event_expired())))),
         }
     });
-    StreamBody::new(events.take_until(Box::pin(told_to_end)).chain(last))
+    StreamBody::new(events.take_until(Box::pin(requested)).chain(last))
 }

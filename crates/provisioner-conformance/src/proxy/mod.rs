@@ -1,4 +1,4 @@
-//! Reverse proxies in front of the API server and of a store, which write down every call and can meddle with it.
+//! Reverse proxies in front of the API server and of a store, which record every call and can inject faults.
 //!
 //! They pass host, path and body on unchanged, so that signatures hold, and stream answers through, so that watches
 //! work.
@@ -121,7 +121,7 @@ impl<U: Upstream> Proxy<U> {
         proxy
     }
 
-    /// What it stands in front of.
+    /// The server behind it.
     pub fn upstream(&self) -> &U {
         &self.upstream
     }
@@ -180,13 +180,13 @@ impl<U: Upstream> Proxy<U> {
         self.calls().into_iter().map(|call| call.name).collect()
     }
 
-    /// Starts the record anew.
+    /// Forgets the calls so far.
     pub fn clear(&self) {
         self.shared.calls.send_modify(Vec::clear);
     }
 
     /// Decides from now on what becomes of each call.
-    pub fn meddle(&self, rule: impl FnMut(&Call) -> Verdict + Send + 'static) {
+    pub fn inject(&self, rule: impl FnMut(&Call) -> Verdict + Send + 'static) {
         *self.shared.rule.lock().unwrap() = Some(Box::new(rule));
     }
 
@@ -195,7 +195,7 @@ impl<U: Upstream> Proxy<U> {
         *self.shared.rule.lock().unwrap() = None;
     }
 
-    /// Waits until the record looks as wanted.
+    /// Waits until the calls so far are as wanted.
     pub async fn wait_until(&self, what: &str, wanted: impl Fn(&[Call]) -> bool) {
         let mut calls = self.shared.calls.subscribe();
         let seen = calls.wait_for(|calls| wanted(calls));
@@ -233,10 +233,10 @@ async fn handle(
 
 /// An answer with nothing but status and text.
 pub fn plain(status: u16, text: String) -> Answer {
-    whole(Response::builder().status(status).body(text).unwrap())
+    respond(Response::builder().status(status).body(text).unwrap())
 }
 
 /// An answer whose body is known.
-pub fn whole(answer: Response<impl Into<Bytes>>) -> Answer {
+pub fn respond(answer: Response<impl Into<Bytes>>) -> Answer {
     answer.map(|body| Full::new(body.into()).map_err(|never| match never {}).boxed_unsync())
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{World, seen};
 use bucket_provisioner::api::ObjectBucket;
 
-/// One claim with all that stands beside it.
+/// One claim with its ObjectBucket and outputs.
 #[derive(Debug, Clone)]
 pub struct Backup {
     /// The claim.
@@ -47,7 +47,7 @@ where
 }
 
 impl World {
-    /// Takes down all that stands in the cluster for a claim.
+    /// Reads a claim, its ObjectBucket and its outputs.
     pub async fn back_up(&self, claim: &str) -> Backup {
         let record = self.claims().get(claim).await.unwrap().spec.object_bucket_name.expect("it is bound");
         Backup {
@@ -58,8 +58,8 @@ impl World {
         }
     }
 
-    /// Takes a claim and all that stands beside it out of the cluster, as if the cluster had been lost: the store is not
-    /// asked. No operator may run.
+    /// Deletes a claim, its ObjectBucket and its outputs by force, as if the cluster had been lost: the store is not
+    /// called. No operator may run.
     pub async fn lose(&self, claim: &str) {
         let record = self.claims().get(claim).await.unwrap().spec.object_bucket_name.expect("it is bound");
         self.forget_object(&self.records(), &record).await;
@@ -77,9 +77,9 @@ impl World {
     {
         self.strip_finalizers(api, name).await;
         let _ = api.delete(name, &DeleteParams::default()).await;
-        // One that was being deleted is gone by now, or an operator has put its finalizer back.
+        // One that was being deleted no longer exists, or an operator has put its finalizer back.
         let _ = api.patch_metadata(name, &PatchParams::default(), &unfinalized()).await;
-        seen(api, name, |object| object.is_none()).await.expect("it is gone");
+        seen(api, name, |object| object.is_none()).await.expect("it is deleted");
     }
 
     /// Takes the finalizers off an object.
@@ -106,44 +106,44 @@ impl World {
         }
     }
 
-    /// Says on an ObjectBucket what an admin wants of it.
-    pub async fn say(&self, record: &str, word: &str) {
-        let patch = json!({ "metadata": { "annotations": { "objectbucket.io/orphan": word } } });
+    /// Sets an admin's annotation on an ObjectBucket.
+    pub async fn say(&self, record: &str, action: &str) {
+        let patch = json!({ "metadata": { "annotations": { "objectbucket.io/orphan": action } } });
         self.records().patch(record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Waits until an ObjectBucket says that it is orphaned, for this reason; returns the message.
+    /// Waits until the condition `Orphaned` of an ObjectBucket has this reason; returns the message.
     pub async fn wait_orphaned(&self, record: &str, reason: &str) -> String {
         self.wait_condition(record, "Orphaned", reason).await
     }
 
     /// Waits until a condition of an ObjectBucket has this reason; returns its message.
     pub async fn wait_condition(&self, record: &str, type_: &str, reason: &str) -> String {
-        let says = |object: &ObjectBucket| {
+        let find = |object: &ObjectBucket| {
             let conditions = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
             conditions.into_iter().find(|c| c.type_ == type_ && c.reason == reason)
         };
-        let waited = seen(&self.records(), record, |object| object.is_some_and(|object| says(object).is_some())).await;
+        let waited = seen(&self.records(), record, |object| object.is_some_and(|object| find(object).is_some())).await;
         match waited {
             Ok(object) => {
                 // It is written after the condition.
                 self.wait_event_on_record(record, reason).await;
-                says(&object.unwrap()).unwrap().message
+                find(&object.unwrap()).unwrap().message
             }
             Err(_) => panic!("not {reason}: {:#?}", self.records().get_opt(record).await),
         }
     }
 
-    /// Waits until an admin's word was taken off an ObjectBucket.
+    /// Waits until the operator has removed an admin's annotation from an ObjectBucket.
     pub async fn wait_word_off(&self, record: &str) {
         let is_off = |object: Option<&ObjectBucket>| {
             object.is_some_and(|object| !object.annotations().contains_key("objectbucket.io/orphan"))
         };
         let off = seen(&self.records(), record, is_off).await;
-        assert!(off.is_ok(), "it stands: {:#?}", self.records().get_opt(record).await);
+        assert!(off.is_ok(), "the annotation is not removed: {:#?}", self.records().get_opt(record).await);
     }
 
-    /// Waits until an ObjectBucket is gone.
+    /// Waits until an ObjectBucket no longer exists.
     pub async fn wait_record_gone(&self, record: &str) {
         let gone = seen(&self.records(), record, |object| object.is_none()).await;
         assert!(gone.is_ok(), "it is still there: {:#?}", self.records().get_opt(record).await);

@@ -26,7 +26,7 @@ impl World {
         self.records().patch(record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// What a snapshot of etcd brings back that was taken before the claim was bound: the record as it was first written, and
+    /// Restores the state of a snapshot of etcd from before the claim was bound: the ObjectBucket as it was first written, and
     /// no outputs. No operator may run.
     pub async fn set_back(&self, claim: &str) {
         let (records, claims, params) = (self.records(), self.claims(), PatchParams::default());

@@ -38,7 +38,7 @@ pub struct World {
     pub client: Client,
     /// In front of the API server; operators go through it.
     pub kubernetes: Proxy<ApiServer>,
-    /// Whether the namespace was made for this world, and goes with it.
+    /// Whether the namespace was created for this world, and is deleted with it.
     owns_namespace: bool,
     /// Without one of these the proxy, which has the rights of `KUBECONFIG`, serves nobody.
     tokens: Tokens,
@@ -212,12 +212,12 @@ impl World {
         self.claims().create(&PostParams::default(), &ObjectBucketClaim::new(name, spec)).await.unwrap()
     }
 
-    /// Deletes a claim, and does not wait for it to go.
+    /// Deletes a claim, and does not wait until it no longer exists.
     pub async fn delete_claim(&self, name: &str) {
         self.claims().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Says on a bound claim that it is not ready, as an operator does that meets trouble.
+    /// Sets the Ready condition of a bound claim to False, as an operator does after an error.
     pub async fn unready(&self, name: &str) {
         let mut conditions = self.claims().get(name).await.unwrap().status.unwrap().conditions;
         (conditions[0].status, conditions[0].reason) = (ConditionStatus::False, "KubernetesError".to_owned());
@@ -261,7 +261,7 @@ fn entries(data: Option<BTreeMap<String, ByteString>>) -> BTreeMap<String, Strin
     data.unwrap_or_default().into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect()
 }
 
-/// The phase that a claim says it is in.
+/// The phase in a claim's status.
 pub fn phase(claim: &ObjectBucketClaim) -> Option<ClaimPhase> {
     claim.status.as_ref()?.phase
 }
@@ -276,7 +276,7 @@ pub fn ready(claim: &ObjectBucketClaim) -> Option<&Condition> {
     condition(claim, "Ready")
 }
 
-/// The bucket a bound claim says it has.
+/// The bucket in the spec of a bound claim.
 pub fn bucket_of(claim: &ObjectBucketClaim) -> String {
     claim.spec.bucket_name.clone().expect("spec.bucketName")
 }
@@ -289,7 +289,7 @@ pub fn assert_contains(message: &str, parts: &[&str]) {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("panicked")

@@ -53,8 +53,8 @@ impl World {
         seen
     }
 
-    /// Things of others that look like what an operator makes: outputs, and a claim of another provisioner with its record.
-    pub async fn plant_bystanders(&self) {
+    /// Creates foreign objects that look like an operator's: outputs, and a claim of another provisioner with its record.
+    pub async fn create_unrelated_objects(&self) {
         let foreign = self.unique("bystander");
         let metadata = || ObjectMeta { name: Some("bystander".to_owned()), ..ObjectMeta::default() };
         let secret = Secret { metadata: metadata(), ..Secret::default() };
@@ -141,7 +141,7 @@ pub fn assert_hidden(secret: &str, places: &[(String, String)]) {
             if text.contains(piece.1) {
                 let line = text.lines().find(|line| line.contains(piece.1)).unwrap_or_default();
                 let line: String = line.replace(piece.1, "***").chars().take(300).collect();
-                panic!("{place} holds a secret {}, where *** stands in this line: {line}", piece.0);
+                panic!("{place} holds a secret {}, where this line has ***: {line}", piece.0);
             }
         }
         let solid: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -163,7 +163,7 @@ mod tests {
     const SECRET: &str = "let-me-in-0123456789";
 
     #[test]
-    #[should_panic(expected = "holds a secret as it is, where *** stands in this line: rer.***")]
+    #[should_panic(expected = "holds a secret as it is, where this line has ***: rer.***")]
     fn a_piece_of_a_secret_is_found_in_the_line_of_a_dump() {
         assert_hidden(SECRET, &[("the log".to_owned(), "a line\nrer.let-me-in-01".to_owned())]);
     }

@@ -48,7 +48,7 @@ impl Watched {
 pub struct View(BTreeMap<Watched, String>);
 
 impl View {
-    /// Takes down how things are now.
+    /// Reads the present state.
     pub async fn of(world: &World, kinds: &[Watched]) -> Self {
         let mut view = Self::default();
         let (namespace, label) = (&world.namespace, world.provisioner.replace('/', "-"));
@@ -75,7 +75,7 @@ impl View {
     pub fn show(self, world: &World) -> Gate {
         let gate = Gate::closed();
         let held = gate.clone();
-        world.kubernetes.meddle(move |call| {
+        world.kubernetes.inject(move |call| {
             let kind = |verb| self.0.keys().find(|kind| kind.is(call, verb));
             if let Some(kind) = kind("list") {
                 let answer = Response::builder().header("Content-Type", "application/json");

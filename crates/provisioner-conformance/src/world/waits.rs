@@ -19,7 +19,7 @@ use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits until an object, or its absence, is as wanted, and returns it. A watch that the API server ends, as
-/// it does when a CRD changes, is begun anew.
+/// it does when a CRD changes, is restarted.
 pub async fn seen<K>(
     api: &Api<K>,
     name: &str,
@@ -75,11 +75,11 @@ impl World {
     /// Waits until the Ready condition gives this reason; returns its message.
     pub async fn wait_reason(&self, name: &str, reason: &str) -> String {
         let has_reason = |claim: &ObjectBucketClaim| ready(claim).is_some_and(|c| c.reason == reason);
-        let claim = self.wait_claim(name, &format!("told {reason}"), has_reason).await;
+        let claim = self.wait_claim(name, &format!("reported as {reason}"), has_reason).await;
         ready(&claim).unwrap().message.clone()
     }
 
-    /// Waits until a claim is gone altogether.
+    /// Waits until a claim no longer exists.
     pub async fn wait_gone(&self, name: &str) {
         let gone = |claim: Option<&ObjectBucketClaim>| claim.is_none();
         if seen(&self.claims(), name, gone).await.is_err() {
@@ -121,7 +121,7 @@ impl World {
         let mut watch = watcher(events, watcher::Config::default()).applied_objects().boxed();
         let seen = async {
             loop {
-                // A watch that ends with an error is begun anew by the next look at it.
+                // A watch that ends with an error is restarted when it is polled again.
                 let Ok(event) = watch.try_next().await else {
                     tokio::time::sleep(PAUSE).await;
                     continue;
@@ -129,8 +129,8 @@ impl World {
                 if !event.is_some_and(|event| is_about(&event, name) && event.reason.as_deref() == Some(reason)) {
                     continue;
                 }
-                let mut told = self.events_about(namespace, name).await.into_iter();
-                if let Some((type_, _, note)) = told.rfind(|(_, r, n)| r == reason && n.contains(text)) {
+                let mut events = self.events_about(namespace, name).await.into_iter();
+                if let Some((type_, _, note)) = events.rfind(|(_, r, n)| r == reason && n.contains(text)) {
                     return (type_, note);
                 }
             }

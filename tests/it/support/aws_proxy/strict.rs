@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Response;
-use provisioner_conformance::proxy::{Answer, Fault, plain, whole};
+use provisioner_conformance::proxy::{Answer, Fault, plain, respond};
 
 use super::AwsCall;
 use crate::support::account::Account;
@@ -120,7 +120,7 @@ impl Strict {
                 self.keys_made.lock().unwrap().insert(key, now);
             }
         }
-        Ok(whole(Response::from_parts(parts, body)))
+        Ok(respond(Response::from_parts(parts, body)))
     }
 
     async fn use_bucket(

@@ -282,20 +282,28 @@ impl Provisioner for AwsProvisioner {
         if !call.creates_bucket() {
             bucket::check(&store, &target, &tags).await.map_err(create_error)?;
         }
-        let Some(user) = target.user else { return call.owner.share().map_err(create_error) };
+        let Some(user) = target.user else {
+            self.forget_progress(call.record);
+            return call.owner.share().map_err(create_error);
+        };
         let mut attempt = self.users.begin(call.record, &store);
         let issued = Box::pin(user::issue(&store, &target, user, &tags, attempt.steps())).await;
         let has_user = attempt.steps().begun();
-        if issued.as_ref().err().is_none_or(|error| error.class() != FailureClass::Retryable) {
-            attempt.end();
-        }
-        if issued.is_ok() {
-            self.buckets.forget(call.record);
+        match &issued {
+            // If the bucket cannot be created now, the key is still there for the next attempt. `probe` forgets it.
+            Ok(_) if call.creates_bucket() => {}
+            Err(error) if error.class() == FailureClass::Retryable => {}
+            Ok(_) | Err(_) => {
+                attempt.end();
+                self.buckets.forget(call.record);
+            }
         }
         issued.map_err(|error| if has_user { CreateError::Failed(error) } else { create_error(error) })
     }
 
     async fn probe(&self, call: &ProbeCall<'_, Self>) -> Result<Probe, Error> {
+        // The credentials are in the claim's Secret: the creation has ended.
+        self.forget_progress(call.record);
         let target = self.target(call.record)?;
         let app = self.clients.app(&StaticKeys::from(call.credentials), &target);
         probe::probe(&app, &target).await
@@ -367,6 +375,7 @@ impl Provisioner for AwsProvisioner {
             Content::Keep => return Ok(BucketRemoval::NotEmpty),
             Content::Delete => {}
         }
+        call.access_removed().await;
         if let Some(ended) = taken_meanwhile().await? {
             return Ok(ended);
         }

@@ -396,6 +396,24 @@ async fn ownership_is_read_again_after_a_long_wait() {
     assert!(soon.calls().contains(&"ListObjectVersions".to_owned()));
 }
 
+/// What is found next time may be that nothing proves whose the user was: then everything is kept.
+#[tokio::test]
+async fn no_content_is_deleted_before_the_user_is() {
+    let answers = [
+        ("GetUser", user_with_tags(OURS)),
+        ("ListAccessKeys", access_keys(&["AKIA1"])),
+        ("GetBucketTagging", bucket_tags(OURS)),
+        ("DeleteAccessKey", ok("")),
+        ("DeleteUserPolicy", ok("")),
+        ("DeleteUser", iam_error(403, "AccessDenied")),
+        ("DeleteBucket", s3_error(409, "BucketNotEmpty")),
+    ];
+    let stage = Stage::answering(answers);
+    let error = stage.delete(&record(), None, Content::Delete).await.unwrap_err();
+    assert_eq!(error.reason(), "AccessDenied");
+    assert!(!stage.calls().contains(&"ListObjectVersions".to_owned()), "{:?}", stage.calls());
+}
+
 /// As long as a key works, the name of its bucket must not become free.
 #[tokio::test]
 async fn a_bucket_stays_until_nobody_has_access_to_it() {

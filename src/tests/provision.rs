@@ -41,6 +41,22 @@ async fn a_claim_costs_four_calls_and_two_probes() {
 }
 
 /// As long as buckets are refused, nobody gets a user.
+/// Otherwise a key that is not listed yet would stay, and nobody has its secret.
+#[tokio::test]
+async fn a_key_is_kept_while_its_bucket_cannot_be_created() {
+    let first = [("CreateBucket", ok(""))].into_iter().chain(user_is_made());
+    let second = [("CreateBucket", s3_error(500, "InternalError")), ("CreateBucket", ok(""))];
+    let stage = Stage::answering(first.chain(second).chain(user_is_made()));
+    stage.provision(&record()).await.unwrap();
+    let mut other = record();
+    other.claim.uid = "11111111-0689-48a2-bfaa-74d1bf1fd950".into();
+    other.plan.bucket = format!("photos-{}", other.claim.uid);
+    other.plan.user = Some(format!("shop-photos-{}", other.claim.uid));
+    stage.provision(&other).await.unwrap_err();
+    stage.provision(&other).await.unwrap();
+    assert_eq!(stage.calls().iter().filter(|call| *call == "CreateAccessKey").count(), 2);
+}
+
 #[tokio::test]
 async fn a_user_is_created_in_parallel_after_a_success() {
     let claim = |number: u32| {

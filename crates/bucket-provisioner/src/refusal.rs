@@ -42,7 +42,9 @@ pub(crate) enum Refusal {
     )]
     OwnerSecretMissing,
 
-    #[error("the parameters in the ObjectBucket cannot be used: {0}")]
+    #[error(
+        "the parameters in the ObjectBucket cannot be used: {0}; correct spec.additionalState of the ObjectBucket, or run the version that wrote it"
+    )]
     RecordedParametersUnreadable(ParameterError),
 
     #[error(

@@ -58,7 +58,11 @@ impl<P: Provisioner> Teardown<'_, P> {
         let release = self.stored()?.release.clone().filter(|release| undo == Undo::Delete && !release.deleting);
         let Some(release) = release.filter(|_| self.seen.purpose == Purpose::Orphan) else { return Ok(()) };
         // The access was deleted, so this changes nothing.
-        self.undo_and_report(Undo::Revoke, false).await?;
+        let removal = self.undo_and_report(Undo::Revoke, false).await?;
+        // Then the bucket is kept.
+        if matches!(removal.access, AccessRemoval::Unproven(_)) {
+            return Ok(());
+        }
         let stored = self.stored.as_mut().ok_or(NOTHING_TO_UNDO)?;
         records::release(self.ctx, stored, Release { deleting: true, ..release }).await
     }

@@ -9,6 +9,14 @@ use super::outcome::AppCredentials;
 use super::record::Record;
 use super::{Provisioner, Recorded};
 
+/// How far the access of a claim is removed in a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Access {
+    Works,
+    Ended,
+    Removed,
+}
+
 /// What a verb gets. Fields may be added, so a verb names those that it needs.
 ///
 /// The library makes calls; the tests of a store can make them, too:
@@ -33,15 +41,14 @@ pub struct Call<'a, P: Provisioner + ?Sized> {
     /// removed before.
     pub present: Option<&'a AppCredentials>,
     creates_bucket: bool,
-    /// Whether the claim's access has ended.
-    access_ended: Arc<watch::Sender<bool>>,
+    access: Arc<watch::Sender<Access>>,
 }
 
 impl<'a, P: Provisioner + ?Sized> Call<'a, P> {
     /// A call without present credentials.
     pub fn new(record: &'a Record, parameters: &'a Recorded<P>, owner: &'a P::Owner) -> Self {
-        let access_ended = Arc::new(watch::Sender::new(true));
-        Self { record, parameters, owner, present: None, creates_bucket: false, access_ended }
+        let access = Arc::new(watch::Sender::new(Access::Removed));
+        Self { record, parameters, owner, present: None, creates_bucket: false, access }
     }
 
     /// With the credentials that the claim's apps use now.
@@ -71,21 +78,38 @@ impl<'a, P: Provisioner + ?Sized> Call<'a, P> {
     }
 
     /// For [`revoke`](Provisioner::revoke) of a store that [deletes in parallel](Provisioner::deletes_in_parallel): nobody
-    /// can use the access any more, and only its remains are left to delete. Success of `revoke` means the same.
+    /// can use the access any more, and only what remains of it is left to delete.
     pub fn end_access(&self) {
-        self.access_ended.send_replace(true);
+        self.access.send_if_modified(|access| {
+            let ends = *access == Access::Works;
+            if ends {
+                *access = Access::Ended;
+            }
+            ends
+        });
     }
 
     /// For [`delete_bucket`](Provisioner::delete_bucket) of a store that [deletes in
     /// parallel](Provisioner::deletes_in_parallel): waits until [`revoke`](Provisioner::revoke) has ended the access.
-    /// **Nothing is deleted before**; reading is fine. If `revoke` fails, this never returns, and the library drops the verb.
+    /// **Nothing is deleted before**, and then only a bucket that is empty; reading is fine. If `revoke` fails, the library
+    /// drops the verb.
     pub async fn access_ended(&self) {
-        // The sender lives as long as this.
-        let _ = self.access_ended.subscribe().wait_for(|ended| *ended).await;
+        self.access_is(Access::Ended).await;
     }
 
-    pub(super) fn has_access_ended(&self) -> bool {
-        *self.access_ended.borrow()
+    /// The same until [`revoke`](Provisioner::revoke) has succeeded. **No content is deleted before**: what a failed
+    /// `revoke` finds next time may be that nothing proves whose the access was, and then everything is kept.
+    pub async fn access_removed(&self) {
+        self.access_is(Access::Removed).await;
+    }
+
+    async fn access_is(&self, wanted: Access) {
+        // The sender lives as long as this.
+        let _ = self.access.subscribe().wait_for(|access| *access >= wanted).await;
+    }
+
+    pub(super) fn remove_access(&self) {
+        self.access.send_replace(Access::Removed);
     }
 
     /// The call of a creation.
@@ -95,15 +119,15 @@ impl<'a, P: Provisioner + ?Sized> Call<'a, P> {
 
     /// The call of a deletion, in which the access has not ended yet.
     pub(super) fn deleting(&self) -> Self {
-        Self { access_ended: Arc::new(watch::Sender::new(false)), ..self.clone() }
+        Self { access: Arc::new(watch::Sender::new(Access::Works)), ..self.clone() }
     }
 }
 
 impl<P: Provisioner + ?Sized> Clone for Call<'_, P> {
     fn clone(&self) -> Self {
-        let Self { record, parameters, owner, present, creates_bucket, access_ended } = self;
-        let access_ended = Arc::clone(access_ended);
-        Self { record, parameters, owner, present: *present, creates_bucket: *creates_bucket, access_ended }
+        let Self { record, parameters, owner, present, creates_bucket, access } = self;
+        let access = Arc::clone(access);
+        Self { record, parameters, owner, present: *present, creates_bucket: *creates_bucket, access }
     }
 }
 

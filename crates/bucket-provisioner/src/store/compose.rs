@@ -48,7 +48,7 @@ pub async fn delete<P: Provisioner>(store: &P, call: &Call<'_, P>, content: Cont
         if access.is_unproven() {
             return Ok(Removal::of_access(access));
         }
-        call.end_access();
+        call.remove_access();
         let bucket = store.delete_bucket(&call, content).await?;
         return Ok(Removal { access, bucket });
     }
@@ -58,14 +58,10 @@ pub async fn delete<P: Provisioner>(store: &P, call: &Call<'_, P>, content: Cont
         access = revoke.as_mut() => match access {
             Ok(access) if access.is_unproven() => return Ok(Removal::of_access(access)),
             Ok(access) => {
-                call.end_access();
+                call.remove_access();
                 (access, delete.await)
             }
-            // The deletion has begun, and is not broken off for this.
-            Err(error) if call.has_access_ended() => {
-                let _ = delete.await;
-                return Err(error);
-            }
+            // The deletion is dropped: only an empty bucket can be deleted by now.
             Err(error) => return Err(error),
         },
         bucket = delete.as_mut() => (revoke.await?, bucket),

@@ -380,12 +380,14 @@ async fn a_cleanup_ends_before_the_claim_gets_its_volume() {
     let _operator = stage.start(&shelf);
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let node = stage.node("node").await;
-    shelf.inject(|_| Outcome::Fails(VolumeError::in_progress("the disk is slow")));
+    let slow = || Outcome::Fails(VolumeError::in_progress("the disk is slow"));
+    shelf.inject(move |_| slow());
     stage.submit("data", &class, json!({})).await;
     stage.select_node("data", &node).await;
     shelf.wait_calls("begun", |calls| !calls.is_empty()).await;
     // Before it is ready, or the claim would be bound.
     stage.unselect_node("data").await;
+    shelf.inject(move |verb| if verb == "delete" { slow() } else { Outcome::Works });
     shelf.wait_calls("undone", |calls| calls.iter().any(|call| call.starts_with("delete"))).await;
     stage.select_node("data", &node).await;
     // It is asked again and again, and does not provision meanwhile.

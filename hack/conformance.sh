@@ -32,7 +32,8 @@
 #   --list COMMAND          prints the names of the objects, likewise
 #
 # The five commands go together: --inventory with --remove and --create-bucket,
-# --put with --list.
+# --put with --list. Whether users of others are left alone only a Backend in
+# Rust checks (create_user, remove_marks, rename_user).
 set -euo pipefail
 
 fail() {

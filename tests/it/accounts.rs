@@ -211,7 +211,7 @@ async fn an_untagged_user_is_deleted_only_if_proven(#[case] proof: Proof) {
         assert!(world.account.active_keys(&user).await.is_empty() && world.account.bucket_exists(&bucket).await);
         let message = world.wait_orphaned(&record, "UserUnproven").await;
         assert!(message.contains(&user) && message.contains("deactivated"), "{message}");
-        world.say(&record, "forget").await;
+        world.set_action(&record, "forget").await;
         world.wait_record_gone(&record).await;
     } else {
         assert!(note.contains("the claim's access is deleted"), "{note}");

@@ -200,7 +200,7 @@ async fn orphans_are_counted_until_an_admin_decides() {
     world.wait_orphaned(&record, "ClaimGone").await;
     let gone = "obc_provisioner_orphans{reason=\"ClaimGone\"}";
     wait_for(address, "/metrics", |_, text| value(text, gone) == Some(1.0)).await;
-    world.say(&record, "remove").await;
+    world.set_action(&record, "remove").await;
     world.wait_record_gone(&record).await;
     wait_for(address, "/metrics", |_, text| !text.contains("obc_provisioner_orphans{")).await;
 }
@@ -245,7 +245,7 @@ async fn metrics_show_scheduled_deletions_and_the_next_one() {
     world.wait_condition(&world.record_name("first"), "DeletionScheduled", "RemovalFailed").await;
     wait_for(address, "/metrics", |_, text| is_late(text)).await;
     world.aws.leave_alone();
-    world.say(&world.record_name("first"), "remove").await;
+    world.set_action(&world.record_name("first"), "remove").await;
     world.wait_record_gone(&world.record_name("first")).await;
     assert_eq!(shown(1).await, deletion("second").await);
 }

@@ -66,7 +66,7 @@ async fn an_unpublished_bucket_with_content_outlives_its_claim(#[case] policy: &
 
     // An admin decides, and nothing is emptied that is not the claim's.
     if policy == "Delete" {
-        world.say(&stuck.record, "remove").await;
+        world.set_action(&stuck.record, "remove").await;
         let answered = |record: Option<&ObjectBucket>| {
             record.is_none_or(|record| !record.annotations().contains_key(wire::annotation::ORPHAN))
         };
@@ -75,7 +75,7 @@ async fn an_unpublished_bucket_with_content_outlives_its_claim(#[case] policy: &
         assert!(message.contains("empty it by hand"), "{message}");
         assert!(world.account.bucket_exists(&stuck.bucket).await, "the bucket is deleted");
     }
-    world.say(&stuck.record, "forget").await;
+    world.set_action(&stuck.record, "forget").await;
     world.wait_record_gone(&stuck.record).await;
     assert!(world.account.bucket_exists(&stuck.bucket).await);
 }

@@ -208,7 +208,7 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
 
     // What an admin wants to keep is left as it is, and the claim is deleted.
     let (claim, uid, bucket) = &used[1];
-    world.say(&world.record_name(claim), "forget").await;
+    world.set_action(&world.record_name(claim), "forget").await;
     world.retry(claim, "1").await;
     world.wait_gone(claim).await;
     assert_eq!(world.account.list(bucket).await.unwrap(), ["precious"]);
@@ -238,7 +238,7 @@ async fn leftovers_can_be_removed_before_the_crds_are_deleted() {
     other.delete_crds().await;
     world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
     assert!(world.account.bucket_exists(&bucket).await);
-    world.say(&record, "remove").await;
+    world.set_action(&record, "remove").await;
     other.wait_crds_gone().await;
     assert!(!world.account.bucket_exists(&bucket).await);
     operator.terminate();

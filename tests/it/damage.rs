@@ -297,7 +297,7 @@ async fn forgetting_a_damaged_object_bucket_deletes_nothing() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     let bound = bind(&world, &class).await;
     operator.stop().await;
-    world.say(&bound.record, "forget").await;
+    world.set_action(&bound.record, "forget").await;
     damage(&world, &bound, &Left::NoState.patch()).await;
     world.delete_claim("photos").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -321,7 +321,7 @@ async fn a_damaged_orphan_is_reported_on_itself() {
     let message = world.wait_orphaned(&bound.record, "RecordDamaged").await;
     assert!(message.contains("forget") && message.contains("spec.endpoint"), "{message}");
     assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
-    world.say(&bound.record, "forget").await;
+    world.set_action(&bound.record, "forget").await;
     world.wait_record_gone(&bound.record).await;
     assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
     operator.stop().await;

@@ -136,7 +136,7 @@ async fn deployment(world: &World) {
 /// Waits until the operator has done what the annotation asks. The event alone does not show it: those of earlier
 /// adoptions are still there.
 async fn wait_adopted(world: &World) {
-    world.wait_word_off(&world.record_name(CLAIM)).await;
+    world.wait_action_removed(&world.record_name(CLAIM)).await;
     world.wait_event(CLAIM, "Adopted").await;
 }
 

@@ -145,7 +145,7 @@ async fn a_vanished_claim_loses_access_and_keeps_its_data(#[case] policy: &str) 
     let operator = Operator::start(&world, Kind::InProcess).await;
     serve_another(&world, &class, "other").await;
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
-    world.say(&used.record, "adopt").await;
+    world.set_action(&used.record, "adopt").await;
     world.wait_orphaned(&used.record, "AwaitsClaim").await;
     world.claim("photos", &class).await;
     assert_eq!(bucket_of(&world.wait_bound("photos").await), used.bucket);
@@ -192,7 +192,7 @@ async fn an_admins_action_on_an_orphan_is_applied(#[case] action: &str, #[case] 
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_orphaned(&used.record, "ClaimGone").await;
 
-    world.say(&used.record, action).await;
+    world.set_action(&used.record, action).await;
     world.wait_record_gone(&used.record).await;
     assert_eq!(world.account.bucket_exists(&used.bucket).await, stays.contains(&"bucket"));
     assert_eq!(world.account.user_exists(&used.user).await, stays.contains(&"user"));
@@ -210,13 +210,13 @@ async fn an_unknown_action_is_named_and_one_in_use_is_ignored() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
     for action in ["remove", "revoke"] {
-        world.say(&used.record, action).await;
+        world.set_action(&used.record, action).await;
         let message = world.wait_orphaned(&used.record, "ClaimExists").await;
         assert!(message.contains("delete the claim instead"), "{message}");
         // It would be followed some day, for a claim that nobody thought of: by a backup, say.
-        world.wait_word_off(&used.record).await;
+        world.wait_action_removed(&used.record).await;
     }
-    world.say(&used.record, "delete").await;
+    world.set_action(&used.record, "delete").await;
     let message = world.wait_orphaned(&used.record, "UnknownAction").await;
     assert!(message.contains("\"delete\"") && message.contains("remove, revoke, forget, adopt"), "{message}");
     serve_another(&world, &class, "other").await;
@@ -244,7 +244,7 @@ async fn a_failed_removal_is_reported_and_retried() {
         }
         _ => Verdict::Pass,
     });
-    world.say(&used.record, "remove").await;
+    world.set_action(&used.record, "remove").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let message = world.wait_orphaned(&used.record, "RemovalFailed").await;
     assert!(message.contains("DeleteUser"), "{message}");
@@ -275,19 +275,19 @@ async fn object_buckets_copied_to_another_cluster_are_only_reported() {
     let operator_there = Operator::start(&there, Kind::InProcess).await;
     let message = there.wait_orphaned(&used.record, "OtherCluster").await;
     assert!(message.contains("another cluster"), "{message}");
-    there.say(&used.record, "remove").await;
+    there.set_action(&used.record, "remove").await;
     let message = there.wait_orphaned(&used.record, "ActionRefused").await;
     assert!(message.contains("nothing is deleted from here"), "{message}");
-    there.wait_word_off(&used.record).await;
-    there.say(&used.record, "revoke").await;
-    there.wait_word_off(&used.record).await;
+    there.wait_action_removed(&used.record).await;
+    there.set_action(&used.record, "revoke").await;
+    there.wait_action_removed(&used.record).await;
     there.restore(&backup.claim).await;
     there.wait_reason("photos", "AdoptionNeeded").await;
     used.assert_untouched(&here).await;
     // The copy can be deleted: the claim, and its ObjectBucket.
     there.delete_claim("photos").await;
     there.wait_gone("photos").await;
-    there.say(&used.record, "forget").await;
+    there.set_action(&used.record, "forget").await;
     there.wait_record_gone(&used.record).await;
     used.assert_untouched(&here).await;
     here.app("photos").await.put(&used.bucket, "later").await.unwrap();
@@ -353,7 +353,7 @@ async fn a_claim_with_a_forgotten_object_bucket_deletes_nothing() {
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
-    world.say(&used.record, "forget").await;
+    world.set_action(&used.record, "forget").await;
     let message = world.wait_orphaned(&used.record, "ClaimExists").await;
     assert!(message.contains("are kept"), "{message}");
     used.assert_untouched(&world).await;

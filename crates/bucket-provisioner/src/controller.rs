@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::decide::claim::Guarded;
 use crate::objects::cluster;
 pub use crate::options::Options;
-pub(crate) use crate::reconcile::owner::{Owner, read as read_owner};
+pub(crate) use crate::reconcile::owner::{Owner, parameters as recorded_parameters, read as read_owner};
 pub use crate::reconcile::recall::{RecallError, recall};
 pub(crate) use crate::reconcile::recall::{of_claim, of_tags, would_be};
 use crate::reconcile::{claim, orphans};

@@ -167,7 +167,7 @@ async fn a_restored_claim_adopts_its_bucket_on_request(
     world.wait_bound("other").await;
     assert_eq!(world.account.list(&lost.bucket).await.unwrap(), ["precious"], "nothing was done meanwhile");
 
-    world.say(&lost.record, "adopt").await;
+    world.set_action(&lost.record, "adopt").await;
     lost.assert_adopted(&world, made).await;
     let key = world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"].clone();
     if with_secret {
@@ -207,7 +207,7 @@ async fn a_bucket_moves_to_another_cluster_and_cannot_go_back() {
     there.restore(&lost.backup.secret).await;
     there.restore(&lost.backup.claim).await;
     there.wait_orphaned(&lost.record, "OtherCluster").await;
-    there.say(&lost.record, "adopt").await;
+    there.set_action(&lost.record, "adopt").await;
     lost.assert_adopted(&there, Made::Generated).await;
 
     // Somebody deletes the claim in the previous cluster, with its operator running.
@@ -236,23 +236,23 @@ async fn a_claim_with_a_bucket_of_its_own_adopts_no_other() {
     let own = world.environment(CLAIM).await["BUCKET_NAME"].clone();
     assert_ne!(own, lost.bucket);
     world.wait_orphaned(&lost.record, "ClaimReplaced").await;
-    world.say(&lost.record, "adopt").await;
+    world.set_action(&lost.record, "adopt").await;
     let message = world.wait_orphaned(&lost.record, "ActionRefused").await;
     assert!(message.contains("already has ObjectBucket"), "{message}");
     assert_eq!(world.environment(CLAIM).await["BUCKET_NAME"], own);
 
     // With the claim out of the way, the next one of the name has it.
-    world.wait_word_off(&lost.record).await;
+    world.wait_action_removed(&lost.record).await;
     world.delete_claim(CLAIM).await;
     world.wait_gone(CLAIM).await;
     // An action is for what exists now: a claim that gets the name later does not adopt the bucket.
-    world.say(&lost.record, "adopt").await;
+    world.set_action(&lost.record, "adopt").await;
     let does_not_exist = |record: Option<&ObjectBucket>| {
         let conditions = record.and_then(|record| record.status.clone()).unwrap_or_default().conditions;
         conditions.iter().any(|c| c.reason == "ActionRefused" && c.message.contains("does not exist"))
     };
     seen(&world.records(), &lost.record, does_not_exist).await.expect("the reason is reported");
-    world.wait_word_off(&lost.record).await;
+    world.wait_action_removed(&lost.record).await;
     world.claim(CLAIM, &lost.class).await;
     world.wait_bound(CLAIM).await;
     assert_ne!(world.environment(CLAIM).await["BUCKET_NAME"], lost.bucket);
@@ -294,7 +294,7 @@ async fn naming_the_object_bucket_of_another_claim_is_reported() {
         message.contains("does not belong to this claim") && message.contains("without spec.objectBucketName"),
         "{message}"
     );
-    world.say(&lost.record, "adopt").await;
+    world.set_action(&lost.record, "adopt").await;
     world.claim("other", &lost.class).await;
     world.wait_bound("other").await;
     world.wait_reason("copy", "AdoptionNeeded").await;
@@ -317,7 +317,7 @@ async fn an_adoption_replaces_keys_that_do_not_work() {
     for object in [&lost.backup.secret, &lost.backup.config_map, &lost.backup.record, &lost.backup.claim] {
         world.restore(object).await;
     }
-    world.say(&lost.record, "adopt").await;
+    world.set_action(&lost.record, "adopt").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     lost.assert_adopted(&world, Made::Generated).await;
     assert_ne!(world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"], lost.key);
@@ -335,9 +335,9 @@ async fn a_bucket_can_be_adopted_again_and_again() {
         for object in [&backup.record, &backup.claim] {
             world.restore(object).await;
         }
-        world.say(&lost.record, "adopt").await;
+        world.set_action(&lost.record, "adopt").await;
         let operator = Operator::start(&world, Kind::InProcess).await;
-        world.wait_word_off(&lost.record).await;
+        world.wait_action_removed(&lost.record).await;
         operator.stop().await;
         uids.push(world.claims().get(CLAIM).await.unwrap().uid().unwrap());
     }
@@ -362,7 +362,7 @@ async fn a_foreign_secret_is_not_adopted() {
     for object in [&foreign, &lost.backup.record, &lost.backup.claim] {
         world.restore(object).await;
     }
-    world.say(&lost.record, "adopt").await;
+    world.set_action(&lost.record, "adopt").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_reason(CLAIM, "OutputExists").await;
     assert!(world.secrets().get(CLAIM).await.unwrap().owner_references().is_empty());

@@ -10,6 +10,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use operator_runtime::lease;
 use serde_json::{Value, json};
 
+use crate::conformance::example;
 use crate::support::operator::{Binary, Kind, Operator, operator};
 use crate::support::other::{OtherCluster, fixture_crds};
 use crate::support::owner_policy::{DOCTOR, PLAIN, PolicedOwner};
@@ -348,4 +349,20 @@ async fn permissions_are_unknown_at_seaweedfs() {
     let text = Examined::text(&world, &[NO_LEASE]).await;
     assert!(text.text.contains(&format!("\nStorageClass {class}\n  ✓ parameters: ")), "{}", text.text);
     assert!(!text.text.contains('\x1b'), "no colours without a terminal");
+}
+
+/// Not of the Secret, which is fine.
+#[tokio::test]
+async fn parameters_that_cannot_be_read_are_the_records_problem() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    // A store whose parameter `server` the ObjectBucket does not have.
+    let args = ["doctor", "--namespace", &world.namespace, NO_LEASE, "-o", "json"];
+    let examined = Examined::of(example("http-provisioner").args(args).output(&world).await);
+    examined.assert_finds("", "records", "bad", &world.record_name("photos"));
+    examined.assert_finds("", "records", "bad", "server");
+    assert!(examined.about("", "owner").is_empty(), "{:#?}", examined.about("", "owner"));
 }

@@ -207,7 +207,7 @@ impl<'a> Cell<'a> {
         let Self { world, claim, .. } = self;
         let backup = world.back_up(claim).await;
         let record = world.record_name(claim);
-        world.say(&record, "forget").await;
+        world.set_action(&record, "forget").await;
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
         world.wait_record_gone(&record).await;
@@ -263,7 +263,7 @@ impl<'a> Cell<'a> {
                 world.wait_reason(claim, "Bound").await;
             }
             Flow::Adopt => {
-                world.say(&world.record_name(claim), "adopt").await;
+                world.set_action(&world.record_name(claim), "adopt").await;
                 meanwhile.await;
                 world.wait_bound(claim).await;
                 world.wait_reason(claim, "Bound").await;

@@ -150,7 +150,7 @@ async fn third_life(world: &World) -> Vec<String> {
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     wait_record(world, &record, |record| reports(record, "BucketNotEmpty")).await;
-    world.say(&record, "adopt").await;
+    world.set_action(&record, "adopt").await;
     world.claim("photos", &class).await;
     world.wait_bound("photos").await;
     world.wait_reason("photos", "Bound").await;
@@ -208,7 +208,7 @@ fn reports(record: &ObjectBucket, reason: &str) -> bool {
 
 /// Has the bucket of a deleted claim deleted, as an admin requests.
 async fn remove(world: &World, record: &str, bucket: &str) {
-    world.say(record, "remove").await;
+    world.set_action(record, "remove").await;
     world.wait_record_gone(record).await;
     assert!(!world.account.bucket_exists(bucket).await, "the bucket is left");
     let users = world.account.users_with(&format!("{}-photos-", world.namespace)).await;

@@ -185,7 +185,7 @@ async fn delete_later(stage: &Stage) {
     world.delete_claim(used.name).await;
     world.wait_gone(used.name).await;
     let record = world.record_name(used.name);
-    world.say(&record, "remove").await;
+    world.set_action(&record, "remove").await;
     world.wait_record_gone(&record).await;
     assert!(!world.account.bucket_exists(&used.bucket).await);
 }
@@ -272,7 +272,7 @@ pub(super) async fn recover(stage: &Stage) {
     adopt(world, &lost).await;
     let of_orphan = world.record_name(orphan.name);
     world.wait_orphaned(&of_orphan, "ClaimGone").await;
-    world.say(&of_orphan, "remove").await;
+    world.set_action(&of_orphan, "remove").await;
     world.wait_record_gone(&of_orphan).await;
     assert!(!world.account.bucket_exists(&orphan.bucket).await && !world.account.user_exists(&orphan.user).await);
     let is_back = |record: Option<&ObjectBucket>| record.is_some();
@@ -293,7 +293,7 @@ async fn adopt(world: &World, lost: &Used) {
     let record = world.record_name(lost.name);
     world.wait_orphaned(&record, "ClaimReplaced").await;
     world.wait_reason(lost.name, "AdoptionNeeded").await;
-    world.say(&record, "adopt").await;
+    world.set_action(&record, "adopt").await;
     world.wait_event(lost.name, "Adopted").await;
     world.wait_reason(lost.name, "Bound").await;
     assert_eq!(bucket_of(&world.wait_bound(lost.name).await), lost.bucket);

@@ -230,7 +230,7 @@ async fn a_user_of_another_claim_is_left_alone() {
     assert_eq!(world.account.keys(&stranger).await, [key]);
     let message = world.wait_orphaned(&world.record_name("photos"), "UserUnproven").await;
     assert!(message.contains(&stranger), "{message}");
-    world.say(&world.record_name("photos"), "forget").await;
+    world.set_action(&world.record_name("photos"), "forget").await;
     world.wait_record_gone(&world.record_name("photos")).await;
     end(world, operator).await;
 }

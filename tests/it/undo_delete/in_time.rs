@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Used, create_again, delete, state};
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
-use crate::support::proxy::Verdict;
+use crate::support::proxy::{Call, Gate, Verdict};
 
 #[tokio::test]
 async fn a_claim_gets_the_deleted_bucket_that_it_names() {
@@ -108,4 +108,29 @@ async fn a_deletion_that_was_due_while_no_operator_ran_is_postponed() {
     };
     crate::support::seen(&world.records(), &used.record, reported).await.expect("it is reported");
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
+}
+
+/// A deletion that this process has scheduled is never "late and unknown", also while the claim's own attempt still runs.
+#[tokio::test]
+async fn a_deletion_waits_for_its_claims_attempt_and_no_longer() {
+    let world = World::new().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    let used = Used::claim(&world, "photos", &class).await;
+    let ended = Gate::closed();
+    let rule = ended.clone();
+    world.kubernetes.inject(move |call| match call.name.as_str() {
+        "patch objectbucketclaims" => Verdict::HoldAnswer(rule.clone()),
+        _ => Verdict::Pass,
+    });
+    delete(&world, "photos").await;
+    world.kubernetes.clear();
+    world.delete_in(&used.record, -4000).await;
+    // Each check of the ObjectBucket asks for the claim.
+    let checks = |calls: &[Call]| calls.iter().filter(|call| call.name == "get objectbucketclaims").count();
+    world.kubernetes.wait_until("two checks", |calls| checks(calls) >= 2).await;
+    assert!(world.account.bucket_exists(&used.bucket).await, "it was deleted beside the claim's own attempt");
+    ended.open();
+    world.wait_record_gone(&used.record).await;
+    assert!(!world.account.bucket_exists(&used.bucket).await);
 }

@@ -196,7 +196,7 @@ async fn a_later_namespace_of_the_name_does_not_get_the_bucket() {
     assert!(message.contains("previous namespace"), "{message}");
 
     // An admin can give it the bucket all the same.
-    world.say(&used.record, "adopt").await;
+    world.set_action(&used.record, "adopt").await;
     world.wait_bound("photos").await;
     assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
 }
@@ -213,16 +213,16 @@ async fn an_admin_decides_about_a_scheduled_deletion() {
         delete(&world, name).await;
     }
     let [of_kept, of_removed, of_adopted] = &used[..] else { unreachable!() };
-    world.say(&of_kept.record, "forget").await;
+    world.set_action(&of_kept.record, "forget").await;
     world.wait_record_gone(&of_kept.record).await;
     assert_eq!(world.account.list(&of_kept.bucket).await.unwrap(), ["precious"]);
 
-    world.say(&of_removed.record, "remove").await;
+    world.set_action(&of_removed.record, "remove").await;
     world.wait_record_gone(&of_removed.record).await;
     assert!(!world.account.bucket_exists(&of_removed.bucket).await);
 
     // The claim comes later, and not even the time takes its bucket away.
-    world.say(&of_adopted.record, "adopt").await;
+    world.set_action(&of_adopted.record, "adopt").await;
     world.wait_orphaned(&of_adopted.record, "AwaitsClaim").await;
     world.delete_in(&of_adopted.record, -60).await;
     world.claim("another", &class).await;
@@ -345,14 +345,14 @@ async fn if_empty_deletes_an_empty_bucket_and_keeps_another(#[case] full: bool) 
     world.wait_orphaned(&used.record, "BucketNotEmpty").await;
     used.assert_kept(&world, "photos").await;
     // The same decisions of an admin as for a scheduled deletion.
-    world.say(&used.record, "adopt").await;
+    world.set_action(&used.record, "adopt").await;
     world.wait_orphaned(&used.record, "AwaitsClaim").await;
     world.claim("photos", &class).await;
     world.wait_bound("photos").await;
     assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
     delete(&world, "photos").await;
     world.wait_orphaned(&used.record, "BucketNotEmpty").await;
-    world.say(&used.record, "remove").await;
+    world.set_action(&used.record, "remove").await;
     world.wait_record_gone(&used.record).await;
     assert!(!world.account.bucket_exists(&used.bucket).await);
 }

@@ -5,12 +5,16 @@ use std::fmt;
 use super::accounts::credentials;
 use super::session::Session;
 use crate::controller::read_owner;
+use crate::error::Error;
+use crate::refusal::Refusal;
 use crate::store::{Failure, Provisioner, Record, Usage};
 
 /// Why the usage is not known.
 pub(super) enum Unknown<E> {
     /// The provisioning credentials cannot be read, or are of another account than when the bucket was created.
     Owner(String),
+    /// The parameters in the ObjectBucket cannot be read.
+    Record(String),
     /// The store refused.
     Store(E),
 }
@@ -20,7 +24,7 @@ impl<E: Failure> Unknown<E> {
     pub(super) fn lost(&self) -> Option<&E> {
         match self {
             Self::Store(failure) if failure.is_lost() => Some(failure),
-            Self::Store(_) | Self::Owner(_) => None,
+            Self::Store(_) | Self::Owner(_) | Self::Record(_) => None,
         }
     }
 
@@ -28,6 +32,7 @@ impl<E: Failure> Unknown<E> {
     pub(super) fn affects_all_claims(&self) -> bool {
         match self {
             Self::Owner(_) => true,
+            Self::Record(_) => false,
             Self::Store(failure) => failure.affects_all_claims(),
         }
     }
@@ -36,7 +41,7 @@ impl<E: Failure> Unknown<E> {
 impl<E: fmt::Display> fmt::Display for Unknown<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Owner(why) => f.write_str(why),
+            Self::Owner(why) | Self::Record(why) => f.write_str(why),
             Self::Store(failure) => failure.fmt(f),
         }
     }
@@ -50,8 +55,10 @@ pub(super) async fn usage<P: Provisioner>(
     session: &Session<P>,
     record: &Record,
 ) -> Result<Option<Usage>, Unknown<P::Error>> {
-    let owner =
-        read_owner::<P>(&session.client, record).await.map_err(|problem| Unknown::Owner(problem.to_string()))?;
+    let owner = read_owner::<P>(&session.client, record).await.map_err(|problem| match problem {
+        Error::Refused(Refusal::RecordedParametersUnreadable(_)) => Unknown::Record(problem.to_string()),
+        problem => Unknown::Owner(problem.to_string()),
+    })?;
     let call = owner.call(record);
     let account = session.store.account(&call).await.map_err(Unknown::Store)?;
     // What is missing in another account may still exist in the recorded one.

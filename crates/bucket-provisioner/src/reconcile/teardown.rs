@@ -256,6 +256,8 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 let stored = self.stored.as_mut().ok_or(NOTHING_TO_UNDO)?;
                 let release = Release { at: Timestamp::now(), why, deleting: false };
                 records::release(ctx, stored, release.clone()).await?;
+                // Known while the claim still exists, however long that is.
+                ctx.orphans.scheduled(&stored.name, release.delete_at());
                 released::report(ctx, stored, &release).await?;
                 self.seen.recorded = None;
             }

@@ -29,8 +29,8 @@ pub fn a_restored_claim_waits_for_its_annotation_and_adopts<B: Backend>(make: &i
         stage.unbind("other").await;
         assert_eq!(stage.inventory().await, held, "nothing was done meanwhile");
 
-        world.say(&record, "adopt").await;
-        world.wait_word_off(&record).await;
+        world.set_action(&record, "adopt").await;
+        world.wait_action_removed(&record).await;
         world.wait_reason("photos", "Bound").await;
         world.wait_event("photos", "Adopted").await;
         let adopted = world.environment("photos").await;

@@ -171,7 +171,7 @@ pub fn on_delete_if_empty_keeps_a_bucket_with_objects<B: Backend>(make: &impl As
         assert!(left.users.is_empty(), "a user is left: {left:?}");
         assert!(!left.buckets.contains_key(&empty["BUCKET_NAME"]), "the empty bucket is left");
         assert_eq!(left.buckets[&full["BUCKET_NAME"]].objects, ["precious"]);
-        world.say(&record, "remove").await;
+        world.set_action(&record, "remove").await;
         world.wait_record_gone(&record).await;
         assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
     });

@@ -84,7 +84,7 @@ impl<B: Backend> Scene<B> {
             }
             Step::Forget => {
                 self.bind().await;
-                world.say(&record, "forget").await;
+                world.set_action(&record, "forget").await;
                 world.wait_orphaned(&record, "ClaimExists").await;
             }
             Step::Adopt => {
@@ -171,8 +171,8 @@ impl<B: Backend> Scene<B> {
             Step::DeleteLater => self.stage.world.delete_in(&self.stage.world.record_name(CLAIM), 0).await,
             Step::Undo => self.stage.world.create_again(CLAIM, &self.spec()).await,
             Step::Vanish => self.force_out(operator.expect("one runs")).await,
-            Step::Adopt => self.stage.world.say(&self.stage.world.record_name(CLAIM), "adopt").await,
-            Step::RemoveOrphan => self.stage.world.say(&self.stage.world.record_name(CLAIM), "remove").await,
+            Step::Adopt => self.stage.world.set_action(&self.stage.world.record_name(CLAIM), "adopt").await,
+            Step::RemoveOrphan => self.stage.world.set_action(&self.stage.world.record_name(CLAIM), "remove").await,
             Step::Edit(_) => {
                 let edit = json!({ "spec": { "bucketName": self.stage.world.unique("pictures") } });
                 self.stage.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
@@ -216,7 +216,7 @@ impl<B: Backend> Scene<B> {
                 self.wait_reported(&["BucketNotEmpty"]).await;
             }
             Step::Adopt => {
-                self.stage.world.wait_word_off(&self.stage.world.record_name(CLAIM)).await;
+                self.stage.world.wait_action_removed(&self.stage.world.record_name(CLAIM)).await;
                 self.stage.world.wait_bound(CLAIM).await;
             }
             Step::RemoveOrphan | Step::DeleteLater => {

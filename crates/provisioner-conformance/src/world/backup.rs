@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Sets an admin's annotation on an ObjectBucket.
-    pub async fn say(&self, record: &str, action: &str) {
+    pub async fn set_action(&self, record: &str, action: &str) {
         let patch = json!({ "metadata": { "annotations": { "objectbucket.io/orphan": action } } });
         self.records().patch(record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Waits until the operator has removed an admin's annotation from an ObjectBucket.
-    pub async fn wait_word_off(&self, record: &str) {
+    pub async fn wait_action_removed(&self, record: &str) {
         let is_off = |object: Option<&ObjectBucket>| {
             object.is_some_and(|object| !object.annotations().contains_key("objectbucket.io/orphan"))
         };

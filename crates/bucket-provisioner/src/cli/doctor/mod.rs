@@ -174,7 +174,7 @@ async fn examine_claims<P: Provisioner>(
             return;
         }
     };
-    let records = if are_served { Some(records::read(client, options, cluster).await) } else { None };
+    let records = if are_served { Some(records::read::<P>(client, options, cluster).await) } else { None };
     let accounts = records.as_ref().and_then(|records| Some(&records.as_ref().ok()?.accounts));
     let seen = classes::Seen { cluster: cluster.to_owned(), namespaces: namespaces(client).await, accounts };
     for (class, findings) in classes::examine(client, provisioner, options, &classes, &seen).await {

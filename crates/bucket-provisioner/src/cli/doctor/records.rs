@@ -9,7 +9,7 @@ use super::listed;
 use crate::api::{Guard, ObjectBucket, wire};
 use crate::cli::accounts::Accounts;
 use crate::cli::session;
-use crate::controller::{Options, read_owner};
+use crate::controller::{Options, read_owner, recorded_parameters};
 use crate::decide::{codec, record};
 use crate::error::Error;
 use crate::store::{Failure as _, Finding, Provisioner, Record, SecretRef};
@@ -32,11 +32,11 @@ pub(super) struct Seen {
 ///
 /// # Errors
 /// The finding if they cannot be read.
-pub(super) async fn read(client: &Client, options: &Options, cluster: &str) -> Result<Seen, Finding> {
+pub(super) async fn read<P: Provisioner>(client: &Client, options: &Options, cluster: &str) -> Result<Seen, Finding> {
     let api: Api<Guard<ObjectBucket>> = Api::all(client.clone());
     let labels = format!("{}={}", wire::PROVISIONER_LABEL, wire::provisioner_label(&options.provisioner_name));
     let mut seen = Seen::default();
-    if let Err(error) = session::each_of(&api, Some(&labels), |object| seen.add(&object, options, cluster)).await {
+    if let Err(error) = session::each_of(&api, Some(&labels), |object| seen.add::<P>(&object, options, cluster)).await {
         return Err(super::unreadable("ObjectBuckets", &error));
     }
     Ok(seen)
@@ -90,7 +90,7 @@ fn without_owner<P: Provisioner>(
 }
 
 impl Seen {
-    fn add(&mut self, object: &Guard<ObjectBucket>, options: &Options, cluster: &str) {
+    fn add<P: Provisioner>(&mut self, object: &Guard<ObjectBucket>, options: &Options, cluster: &str) {
         let name = object.meta().name.clone().unwrap_or_default();
         let object = match &object.0 {
             Ok(object) => object,
@@ -113,6 +113,9 @@ impl Seen {
                 self.elsewhere.push(name);
             }
             Ok(codec::Decoded { record, .. }) => {
+                if let Err(problem) = recorded_parameters::<P>(&record) {
+                    return self.unreadable.push(format!("{name} ({problem})"));
+                }
                 self.accounts.add(&record, &name);
                 if let Some(secret) = record.plan.owner_secret.clone() {
                     self.owners.entry(secret).or_insert_with(|| (record, Vec::new())).1.push(name);

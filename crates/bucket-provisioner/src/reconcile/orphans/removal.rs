@@ -105,9 +105,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
             Due::Remove | Due::DeleteBucket => way_back::undo_now(&stored),
             _ => Undo::Revoke,
         };
-        let name = stored.name.clone();
         let next = self.undo(object, stored, undo, vanished.then_some(Retained::ClaimVanished), again).await?;
-        ctx.orphans.scheduled(&name, None);
         if vanished && next == Next::Done {
             ctx.orphans.handled(&uid);
         }
@@ -154,13 +152,18 @@ impl<P: Provisioner> OrphanController<'_, P> {
             step::failed(&traced, problem);
         }
         match removed {
+            // Not before: one that is late, and of which this process does not know, is postponed.
+            Ok(next) => {
+                ctx.orphans.scheduled(&before.name, None);
+                Ok(next)
+            }
             Err(problem) if !problem.is_race() => {
                 if let Some(object) = records::read(ctx, &before.name).await? {
                     self.report(&object, notice::failed(&before, &problem)).await?;
                 }
                 Err(problem)
             }
-            answer => answer,
+            Err(race) => Err(race),
         }
     }
 }

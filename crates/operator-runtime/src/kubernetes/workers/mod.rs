@@ -4,8 +4,8 @@
 //! A store has at most a quarter of the workers. After several calls in a row that the store did not answer, or in
 //! which it refused the credentials, only one claim at a time calls it, until it answers again: a circuit breaker.
 //! Namespaces are served round robin; a namespace that has more than half of the workers counts as having half, so that
-//! others need not wait for it. Claims whose users wait have the highest priority, then buckets that are being emptied,
-//! then the upkeep of bound claims; each of the latter two has at most half of a store's workers.
+//! others need not wait for it. Claims whose users wait have the highest priority, then removals in many pieces, then the
+//! upkeep of bound claims; each of the latter two has at most half of a store's workers.
 //!
 //! A claim that is throttled, because its store limits the rate of calls, still counts for the store's quarter, but not
 //! for all workers: another store gets that worker.
@@ -36,11 +36,11 @@ pub struct QueueKey {
 /// The priority of the work on a claim, the highest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Urgency {
-    /// Somebody waits for a bucket, or for its deletion.
+    /// Somebody waits for what the claim requests, or for its deletion.
     Wanted,
-    /// A bucket is being emptied, which takes many pieces of work.
+    /// A removal that takes many pieces of work, such as that of a bucket's content.
     Purge,
-    /// A bound claim is checked, or its keys are rotated.
+    /// The upkeep of a bound claim.
     Check,
 }
 

@@ -217,7 +217,7 @@ impl Stage {
     /// Answers each operation with the first of its remaining answers.
     pub(crate) fn answering(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Self {
         let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
-        let store = CannedStore { answers, calls: Arc::default(), owners: Arc::default() };
+        let store = CannedStore { answers, ..CannedStore::default() };
         let clients = Clients::new(SharedHttpClient::new(store.clone()).into());
         let provisioner = AwsProvisioner::with(Ok(Environment::default()), clients);
         let data = [("AWS_ACCESS_KEY_ID", "AKIAOWNER"), ("AWS_SECRET_ACCESS_KEY", "0wn3r")]
@@ -226,6 +226,11 @@ impl Stage {
         let reference = SecretRef { namespace: "ops".into(), name: "keys".into() };
         let owner = Owner::parse(&OwnerSource::Secret { reference, data }).unwrap();
         Self { provisioner, owner, store }
+    }
+
+    /// From now on each call takes this long. With paused time, what passes is the calls in a row.
+    pub(crate) fn delays(&self, each: Duration) {
+        *self.store.delay.lock().unwrap() = each;
     }
 
     fn call<'a>(&'a self, record: &'a Record) -> Call<'a, AwsProvisioner> {
@@ -329,11 +334,12 @@ impl fmt::Display for Refusal {
 
 type ExpectedOwners = Vec<(String, Option<String>)>;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct CannedStore {
     answers: Arc<Mutex<Vec<(&'static str, Answer)>>>,
     calls: Arc<Mutex<Vec<(String, String)>>>,
     owners: Arc<Mutex<ExpectedOwners>>,
+    delay: Arc<Mutex<Duration>>,
 }
 
 impl HttpConnector for CannedStore {
@@ -353,7 +359,7 @@ impl HttpConnector for CannedStore {
             body
         };
         self.calls.lock().unwrap().push((operation, sent));
-        HttpConnectorFuture::ready(match answer {
+        let answered = match answer {
             Some(Answer::Status { status, header, body }) => {
                 let mut response = HttpResponse::new(status.try_into().unwrap(), SdkBody::from(body));
                 if let Some((name, value)) = header {
@@ -368,6 +374,14 @@ impl HttpConnector for CannedStore {
                 Ok(HttpResponse::new(200.try_into().unwrap(), SdkBody::from_body_1_x(body)))
             }
             None => Ok(HttpResponse::new(418.try_into().unwrap(), SdkBody::empty())),
+        };
+        let delay = *self.delay.lock().unwrap();
+        if delay.is_zero() {
+            return HttpConnectorFuture::ready(answered);
+        }
+        HttpConnectorFuture::new(async move {
+            tokio::time::sleep(delay).await;
+            answered
         })
     }
 }

@@ -2,9 +2,13 @@
 //!
 //! Long, because each case is a short list of answers, and all are about one verb.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::revoke::{FAST, go_record, go_user_is_deleted, left, revoked, user_is_deleted, without_user};
 use crate::testing::*;
-use bucket_provisioner::store::{AccessRemoval, BucketRemoval, Content, Failure, FailureClass, Mode};
+use bucket_provisioner::store::{AccessRemoval, AppCredentials, BucketRemoval, Content, Failure, FailureClass, Mode};
 
 /// User and bucket were removed.
 fn deleted() -> Removed {
@@ -282,7 +286,7 @@ async fn throttled_objects_are_deleted_later_and_alone() {
     for (answer, outcome) in [(not_deleted("a", "SlowDown"), removed), (s3_error(503, "SlowDown"), Err("Throttled"))] {
         let listed = [("ListObjectVersions", versions(&["a"], None))];
         let stage = full(listed.into_iter().chain(std::iter::repeat_n(("DeleteObjects", answer), 1000)));
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let removal = stage.delete(&record(), None, Content::Delete).await;
         assert_eq!(removal.map(|(_, bucket)| bucket).map_err(|error| error.reason()), outcome);
         assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
@@ -409,6 +413,20 @@ async fn no_content_is_deleted_before_the_user_is() {
     let error = stage.delete(&record(), None, Content::Delete).await.unwrap_err();
     assert_eq!(error.reason(), "AccessDenied");
     assert!(!stage.calls().contains(&"ListObjectVersions".to_owned()), "{:?}", stage.calls());
+}
+
+/// What proves whose they are, then keys and policy, then the user beside the bucket.
+#[tokio::test(start_paused = true)]
+async fn a_removal_takes_three_round_trips() {
+    let user = [("GetUser", user_with_tags(OURS)), ("ListAccessKeys", access_keys(&["AKIA1"]))];
+    let ended = [("DeleteAccessKey", ok("")), ("DeleteUserPolicy", ok("")), ("DeleteUser", ok(""))];
+    let bucket = [("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", bare(204))];
+    let stage = Stage::answering(user.into_iter().chain(ended).chain(bucket));
+    stage.delays(Duration::from_secs(1));
+    let began = Instant::now();
+    let present = AppCredentials::new("AKIA1", "hunter2".into());
+    assert_eq!(stage.delete(&record(), Some(&present), Content::Delete).await.unwrap(), deleted());
+    assert_eq!((began.elapsed().as_secs(), stage.calls().len()), (3, 7));
 }
 
 /// As long as a key works, the name of its bucket must not become free.

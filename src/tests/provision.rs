@@ -2,7 +2,10 @@
 //!
 //! Long, because each case is a short list of answers, and all are about one verb.
 
+use std::time::Duration;
+
 use secrecy::ExposeSecret;
+use tokio::time::Instant;
 
 use super::probe::{listed, no_such_key};
 use crate::testing::*;
@@ -22,6 +25,14 @@ fn stage(first: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
 
 fn and_user(first: &[&str]) -> Vec<String> {
     first.iter().chain(&USER).map(|call| (*call).to_owned()).collect()
+}
+
+/// One of several claims with generated names.
+fn numbered(number: u32) -> Record {
+    let uid = format!("{number}0e0e038-0689-48a2-bfaa-74d1bf1fd950");
+    let mut record = record();
+    (record.plan.bucket, record.claim.uid) = (format!("photos-{uid}"), uid);
+    record
 }
 
 #[tokio::test]
@@ -57,27 +68,34 @@ async fn a_key_is_kept_while_its_bucket_cannot_be_created() {
     assert_eq!(stage.calls().iter().filter(|call| *call == "CreateAccessKey").count(), 2);
 }
 
+/// The bucket is created beside the user, its policy beside its key; the key is tried in two ways at once.
+#[tokio::test(start_paused = true)]
+async fn a_claim_takes_three_round_trips() {
+    let made = || [("CreateBucket", ok(""))].into_iter().chain(user_is_made());
+    let stage = Stage::answering(made().chain(made()).chain([listed(), no_such_key()]));
+    stage.provision(&record()).await.unwrap();
+    stage.delays(Duration::from_secs(1));
+    let (began, second) = (Instant::now(), numbered(2));
+    let credentials = stage.provision(&second).await.unwrap();
+    assert_eq!(stage.probe(&second, &credentials).await.unwrap(), Probe::Usable);
+    assert_eq!((began.elapsed().as_secs(), stage.calls().len()), (3, 4 + 6));
+}
+
 #[tokio::test]
 async fn a_user_is_created_in_parallel_after_a_success() {
-    let claim = |number: u32| {
-        let uid = format!("{number}0e0e038-0689-48a2-bfaa-74d1bf1fd950");
-        let mut record = record();
-        (record.plan.bucket, record.claim.uid) = (format!("photos-{uid}"), uid);
-        record
-    };
     let refused = || ("CreateBucket", s3_error(400, "InvalidBucketName"));
     let made = [("CreateBucket", ok(""))].into_iter().chain(user_is_made());
     let stage = Stage::answering(
         std::iter::once(refused()).chain(made).chain([refused()]).chain(user_is_made()).chain([refused()]),
     );
     let refusal = async |record: &Record| stage.provision(record).await.unwrap_err();
-    assert!(refusal(&claim(1)).await.changed_nothing);
+    assert!(refusal(&numbered(1)).await.changed_nothing);
     assert_eq!(stage.calls(), ["CreateBucket"]);
-    stage.provision(&claim(2)).await.unwrap();
-    let error = refusal(&claim(3)).await;
+    stage.provision(&numbered(2)).await.unwrap();
+    let error = refusal(&numbered(3)).await;
     assert_eq!((error.reason(), error.changed_nothing), ("Rejected", false), "the record names the user");
     assert_eq!(stage.calls()[5..], and_user(&["CreateBucket"]));
-    assert!(refusal(&claim(4)).await.changed_nothing);
+    assert!(refusal(&numbered(4)).await.changed_nothing);
     assert_eq!(stage.calls()[9..], ["CreateBucket"]);
 }
 

@@ -31,7 +31,8 @@ fn and_user(first: &[&str]) -> Vec<String> {
 fn numbered(number: u32) -> Record {
     let uid = format!("{number}0e0e038-0689-48a2-bfaa-74d1bf1fd950");
     let mut record = record();
-    (record.plan.bucket, record.claim.uid) = (format!("photos-{uid}"), uid);
+    (record.plan.bucket, record.plan.user) = (format!("photos-{uid}"), Some(format!("shop-photos-{uid}")));
+    record.claim.uid = uid;
     record
 }
 
@@ -51,7 +52,6 @@ async fn a_claim_costs_four_calls_and_two_probes() {
     assert!(stage.sent("CreateUser").contains("Path=%2Faws-s3-provisioner%2F"), "{}", stage.sent("CreateUser"));
 }
 
-/// As long as buckets are refused, nobody gets a user.
 /// Otherwise a key that is not listed yet would stay, and nobody has its secret.
 #[tokio::test]
 async fn a_key_is_kept_while_its_bucket_cannot_be_created() {
@@ -59,10 +59,7 @@ async fn a_key_is_kept_while_its_bucket_cannot_be_created() {
     let second = [("CreateBucket", s3_error(500, "InternalError")), ("CreateBucket", ok(""))];
     let stage = Stage::answering(first.chain(second).chain(user_is_made()));
     stage.provision(&record()).await.unwrap();
-    let mut other = record();
-    other.claim.uid = "11111111-0689-48a2-bfaa-74d1bf1fd950".into();
-    other.plan.bucket = format!("photos-{}", other.claim.uid);
-    other.plan.user = Some(format!("shop-photos-{}", other.claim.uid));
+    let other = numbered(2);
     stage.provision(&other).await.unwrap_err();
     stage.provision(&other).await.unwrap();
     assert_eq!(stage.calls().iter().filter(|call| *call == "CreateAccessKey").count(), 2);
@@ -81,6 +78,7 @@ async fn a_claim_takes_three_round_trips() {
     assert_eq!((began.elapsed().as_secs(), stage.calls().len()), (3, 4 + 6));
 }
 
+/// As long as buckets are refused, nobody gets a user.
 #[tokio::test]
 async fn a_user_is_created_in_parallel_after_a_success() {
     let refused = || ("CreateBucket", s3_error(400, "InvalidBucketName"));

@@ -52,7 +52,7 @@ done
 [[ $profile =~ ^(release|dev)$ ]] || fail "--profile is release or dev, and not $profile"
 [[ $(uname -s) = Linux ]] || fail "a program for Linux is built on Linux; use the Dockerfile: docker build ."
 builder=${builder:-$(find_builder)}
-readonly limit=20000000 certificates=/etc/ssl/certs/ca-certificates.crt
+readonly limit=18000000 certificates=/etc/ssl/certs/ca-certificates.crt
 [[ -s $certificates ]] || fail "$certificates is missing; on Debian: apt-get install ca-certificates"
 
 cargo_tool cargo-auditable 0.7.7

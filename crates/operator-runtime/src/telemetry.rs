@@ -3,11 +3,11 @@
 use std::io::IsTerminal as _;
 
 use tracing::{Level, Metadata, Subscriber};
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, ParseError, Targets, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
-use tracing_subscriber::{EnvFilter, Registry, fmt, registry};
+use tracing_subscriber::{Registry, fmt, registry};
 
 use crate::observe::spans;
 
@@ -41,22 +41,30 @@ pub type Spans = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// [`init`], with spans that go elsewhere.
 pub fn init_traced(format: Format, verbosity: u8, program: &str, spans: Option<Spans>) {
-    let begun = match spans {
+    begun(match spans {
         Some(spans) => registry().with(spans).with(lines(format, verbosity, program, "info")).try_init(),
         None => registry().with(lines(format, verbosity, program, "info")).try_init(),
-    };
-    ignore_second(begun);
+    });
 }
 
 /// [`init`] for a command that an admin runs: progress and refused calls would be mixed with the lines of its output.
 pub fn init_for_command(format: Format, verbosity: u8, program: &str) {
-    ignore_second(registry().with(lines(format, verbosity, program, "warn")).try_init());
+    begun(registry().with(lines(format, verbosity, program, "warn")).try_init());
 }
 
-fn ignore_second(begun: Result<(), TryInitError>) {
+fn begun(begun: Result<(), TryInitError>) {
     if let Err(error) = begun {
         tracing::debug!(%error, "logging has already been started");
     }
+    if let Some(Err(error)) = asked_for() {
+        tracing::warn!(%error, "RUST_LOG is ignored: it is a level, or a list of CRATE=LEVEL");
+    }
+}
+
+/// What the environment variable `RUST_LOG` asks for.
+fn asked_for() -> Option<Result<Targets, ParseError>> {
+    let asked = std::env::var("RUST_LOG").ok()?;
+    (!asked.is_empty()).then(|| asked.parse())
 }
 
 /// The lines of the log; `least` is the level without verbosity.
@@ -73,7 +81,7 @@ where
     let program: String = program.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let own = own_crates(&program).map(|name| format!(",{name}={own}"));
     let level = others + &own.collect::<String>();
-    let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let wanted = asked_for().and_then(Result::ok).unwrap_or_else(|| level.parse().unwrap_or_default());
     let filter = wanted.and(filter_fn(move |line| has_no_secret(line, &program)));
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match format {

@@ -2,8 +2,9 @@
 //! only read. It is forgotten a minute after it failed, because somebody may change what was created; then, and after a
 //! restart, an attempt first reads what exists.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -49,7 +50,7 @@ impl<S: Default> Unfinished<S> {
     /// Continues what is remembered of a record, or begins.
     pub(crate) fn begin<'a>(&'a self, record: &'a Record, store: &Arc<Store>) -> Attempt<'a, S> {
         let (uid, plan, store) = (record.claim.uid.as_str(), &record.plan, Arc::clone(store));
-        let mut entries = self.lock();
+        let mut entries = self.0.lock();
         entries.retain(|_, entry| entry.is_kept());
         let found = entries.remove(uid).filter(|entry| entry.plan == *plan && Arc::ptr_eq(&entry.store, &store));
         let (began, steps) = found.map_or_else(|| (Instant::now(), S::default()), |entry| (entry.began, entry.steps));
@@ -59,12 +60,7 @@ impl<S: Default> Unfinished<S> {
 
 impl<S> Unfinished<S> {
     pub(crate) fn forget(&self, record: &Record) {
-        self.lock().remove(&record.claim.uid);
-    }
-
-    // A panic elsewhere leaves the entries consistent.
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry<S>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&record.claim.uid);
     }
 }
 
@@ -90,7 +86,7 @@ impl<S: Default> Drop for Attempt<'_, S> {
                 left: Instant::now(),
                 steps: std::mem::take(&mut self.steps),
             };
-            self.unfinished.lock().insert(self.uid.to_owned(), entry);
+            self.unfinished.0.lock().insert(self.uid.to_owned(), entry);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The verbs of the store: what is created, granted, revoked and deleted, and what is done for bound claims. Read this first.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -118,7 +119,7 @@ impl AwsProvisioner {
         let name = target.bucket().to_owned();
         let key = (target.endpoints.s3.clone(), name.clone());
         let names = &self.being_created;
-        if names.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone()) {
+        if names.lock().insert(key.clone()) {
             return Ok(Some(NameGuard { names, key }));
         }
         Err(Error::StoreBusy {
@@ -182,7 +183,7 @@ pub(crate) struct NameGuard<'a> {
 
 impl Drop for NameGuard<'_> {
     fn drop(&mut self) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.names.lock().remove(&self.key);
     }
 }
 

@@ -1,11 +1,12 @@
 //! What lies between the operator and AWS, as a proxy: the time that each call takes, the limits on the calls of an
 //! account, and the time until new keys work. Requests are forwarded unchanged, so that signatures stay valid.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -247,7 +248,7 @@ impl Server {
     }
 
     fn refuse(&self, kind: Option<Kind>, key: &str) -> Option<Response<Body>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(kind) = kind.filter(|&kind| !state.accepts(kind, key)) {
             return Some(kind.refusal());
         }
@@ -273,13 +274,9 @@ impl Server {
         if issues {
             let text = String::from_utf8_lossy(&body);
             let id = text.split("<AccessKeyId>").nth(1).and_then(|text| text.split('<').next());
-            self.lock().keys.extend(id.map(|id| (id.to_owned(), Instant::now())));
+            self.state.lock().keys.extend(id.map(|id| (id.to_owned(), Instant::now())));
         }
         Ok(Response::from_parts(head, Full::new(body).map_err(|never| match never {}).boxed()))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! SDK clients: one connection pool for all, and a few clients kept for the owners in use.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -118,7 +119,7 @@ impl Clients {
     }
 
     fn find(&self, key: &Key) -> Option<Arc<Store>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let at = kept.iter().position(|(known, _)| known == key)?;
         let entry = kept.remove(at)?;
         let store = Arc::clone(&entry.1);
@@ -127,7 +128,7 @@ impl Clients {
     }
 
     fn keep(&self, key: Key, store: Arc<Store>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.push_front((key, store));
         kept.truncate(KEPT);
     }

@@ -1,6 +1,7 @@
 //! How far the clock here is from a store's.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use aws_smithy_runtime_api::box_error::BoxError;
@@ -18,7 +19,7 @@ pub(crate) struct Clock(Arc<Mutex<Option<f64>>>);
 impl Clock {
     /// By how many seconds the clock here is ahead, as far as an answer has shown.
     pub(crate) fn ahead(&self) -> Option<f64> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 
@@ -36,7 +37,7 @@ impl Intercept for Clock {
         let date = context.response().headers().get("date");
         if let Some(there) = date.and_then(|date| DateTime::from_str(date, Format::HttpDate).ok()) {
             let here = DateTime::from(SystemTime::now());
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(here.as_secs_f64() - there.as_secs_f64());
+            *self.0.lock() = Some(here.as_secs_f64() - there.as_secs_f64());
         }
         Ok(())
     }

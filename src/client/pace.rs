@@ -10,8 +10,9 @@
 //! adaptive retries are not used: they know a client and not an account, delay each call when it asks, so that later ones
 //! cannot go first, and fall by a third.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -50,12 +51,12 @@ pub(crate) struct Pacers(Mutex<HashMap<Scope, Arc<Pacer>>>);
 
 impl Pacers {
     pub(crate) fn of(&self, scope: Scope) -> Arc<Pacer> {
-        let mut pacers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pacers = self.0.lock();
         if let Some(pacer) = pacers.get(&scope) {
             return Arc::clone(pacer);
         }
         let now = Instant::now();
-        pacers.retain(|_, pacer| Arc::strong_count(pacer) > 1 || pacer.lock().rate.is_used(now));
+        pacers.retain(|_, pacer| Arc::strong_count(pacer) > 1 || pacer.0.lock().rate.is_used(now));
         Arc::clone(pacers.entry(scope).or_default())
     }
 }
@@ -84,12 +85,12 @@ pub(crate) struct Slot<'a> {
 impl Slot<'_> {
     /// The call was executed, or refused for another reason than its rate.
     pub(crate) fn accepted(self) {
-        self.pacer.lock().rate.accepted(Instant::now());
+        self.pacer.0.lock().rate.accepted(Instant::now());
     }
 
     /// The call came too early.
     pub(crate) fn refused(self) {
-        self.pacer.lock().rate.refused(self.began, Instant::now());
+        self.pacer.0.lock().rate.refused(self.began, Instant::now());
     }
 }
 
@@ -97,7 +98,7 @@ impl Pacer {
     /// Waits in the queue for the next slot.
     pub(crate) async fn acquire(&self, priority: Priority) -> Slot<'_> {
         let waiting = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             if state.waiting.is_empty() && state.take(Instant::now()) {
                 return self.began();
             }
@@ -112,11 +113,6 @@ impl Pacer {
 
     fn began(&self) -> Slot<'_> {
         Slot { pacer: self, began: Instant::now() }
-    }
-
-    // A panic elsewhere leaves the state consistent.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,7 +150,7 @@ impl Waiting<'_> {
     async fn over(self) {
         loop {
             let next = {
-                let mut state = self.pacer.lock();
+                let mut state = self.pacer.0.lock();
                 let is_first = state.waiting.keys().next() == Some(&self.key);
                 if is_first && state.take(Instant::now()) {
                     return;
@@ -175,7 +171,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut state = self.pacer.lock();
+        let mut state = self.pacer.0.lock();
         state.waiting.remove(&self.key);
         state.wake_first();
     }
@@ -289,12 +285,12 @@ mod tests {
 
     /// Makes calls, 32 at a time, each until it is accepted; returns how many were sent.
     async fn make(pacer: &Pacer, account: &Mutex<Account>, calls: usize, latency: Duration) -> usize {
-        let before = account.lock().unwrap().sent;
+        let before = account.lock().sent;
         let call = |_| async {
             loop {
                 let slot = pacer.acquire(Priority::current()).await;
                 sleep(latency / 2).await;
-                let accepted = account.lock().unwrap().accepts();
+                let accepted = account.lock().accepts();
                 sleep(latency / 2).await;
                 if accepted {
                     return slot.accepted();
@@ -303,7 +299,7 @@ mod tests {
             }
         };
         stream::iter(0..calls).for_each_concurrent(32, call).await;
-        account.lock().unwrap().sent - before
+        account.lock().sent - before
     }
 
     #[rstest]
@@ -326,7 +322,7 @@ mod tests {
         let (pacer, account, latency) = (Pacer::default(), Account::new(limits.0), Duration::from_millis(50));
         let (began, calls) = (Instant::now(), 1000);
         let first = make(&pacer, &account, calls, latency).await;
-        account.lock().unwrap().limit = limits.1;
+        account.lock().limit = limits.1;
         let sent = first + make(&pacer, &account, calls, latency).await;
         let (took, needed) = (began.elapsed().as_secs_f64(), 1000.0 / limits.0 + 1000.0 / limits.1);
         assert!(took <= needed / 0.9, "{took} s, where {needed} would do");
@@ -356,9 +352,9 @@ mod tests {
         let latency = Duration::from_millis(50);
         let refused = tokio::time::timeout(Duration::from_secs(100), make(&pacer, &account, 100, latency)).await;
         assert!(refused.is_err());
-        let sent = account.lock().unwrap().sent;
+        let sent = account.lock().sent;
         assert!((40..70).contains(&sent), "{sent} in 100 s, 32 of them at once");
-        account.lock().unwrap().limit = 20.0;
+        account.lock().limit = 20.0;
         let began = Instant::now();
         make(&pacer, &account, 300, latency).await;
         assert!(began.elapsed().as_secs_f64() < 40.0, "{:?}", began.elapsed());
@@ -382,7 +378,7 @@ mod tests {
             let (pacer, done) = (Arc::clone(&pacer), Arc::clone(&done));
             let ask = async move {
                 pacer.acquire(Priority::current()).await.accepted();
-                done.lock().unwrap().push(number);
+                done.lock().push(number);
             };
             let limit = Duration::from_secs(1);
             waiting.push(tokio::spawn(async move { work.within(limit, ask).await }));
@@ -392,7 +388,7 @@ mod tests {
         for one in waiting {
             one.await.unwrap().unwrap();
         }
-        assert_eq!(*done.lock().unwrap(), [4, 0, 1, 3], "nobody waited before 4");
-        assert!(pacer.lock().waiting.is_empty());
+        assert_eq!(*done.lock(), [4, 0, 1, 3], "nobody waited before 4");
+        assert!(pacer.0.lock().waiting.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Quotas of an account: 5,000 users, 10,000 buckets. When one is reached, every new claim would be refused. So one of
 //! them asks now and then, and the others are refused without a call, until something was deleted.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ impl Quotas {
     /// # Errors
     /// The store's last refusal.
     pub(crate) fn check(&self, scope: &Scope, operation: Operation, resource: Resource) -> Result<(), Error> {
-        let mut refusals = self.lock();
+        let mut refusals = self.0.lock();
         let mut of_call = refusals.iter_mut().filter(|refusal| refusal.scope == *scope);
         let Some(refusal) = of_call.find(|refusal| refusal.operation == operation) else { return Ok(()) };
         if refusal.ask_at <= Instant::now() {
@@ -47,7 +47,7 @@ impl Quotas {
 
     /// Notes how a call ended that creates something.
     pub(crate) fn note(&self, scope: &Scope, operation: Operation, error: Option<&CallError>) {
-        let mut refusals = self.lock();
+        let mut refusals = self.0.lock();
         let at = refusals.iter().position(|refusal| refusal.scope == *scope && refusal.operation == operation);
         let before = at.map(|at| refusals.remove(at));
         match (error, before) {
@@ -65,13 +65,8 @@ impl Quotas {
 
     /// Something was deleted, so there may be room.
     pub(crate) fn freed(&self, scope: &Scope) {
-        let mut refusals = self.lock();
+        let mut refusals = self.0.lock();
         let of_scope = refusals.iter_mut().filter(|refusal| refusal.scope == *scope);
         of_scope.for_each(|refusal| refusal.ask_at = Instant::now());
-    }
-
-    // A panic elsewhere leaves the list consistent.
-    fn lock(&self) -> MutexGuard<'_, Vec<Refusal>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,8 @@
 //! What was asked with the same clients before. Classes that share credentials and endpoints do not ask it again.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
@@ -27,7 +28,7 @@ struct Examination {
 impl Asked {
     /// The answers to these clients.
     pub(crate) fn with(&self, store: &Arc<Store>, uid: &str) -> Arc<Answers> {
-        let mut examination = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut examination = self.0.lock();
         if examination.uid != uid {
             *examination = Examination { uid: uid.to_owned(), answers: Vec::new() };
         }
@@ -55,7 +56,7 @@ pub(crate) struct Answers {
 impl Answers {
     /// The answer to a simulation, by all that it depends on.
     pub(crate) fn simulated(&self, question: String) -> Arc<Simulated> {
-        let mut simulated = self.simulated.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut simulated = self.simulated.lock();
         Arc::clone(simulated.entry(question).or_default())
     }
 }

@@ -1,8 +1,8 @@
 //! How far the emptying of each bucket came: one call of the verb removes a part, and the next one continues behind it.
 //! After a restart it begins again.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -80,21 +80,16 @@ pub(crate) struct Emptyings(Mutex<HashMap<String, (Instant, Emptying)>>);
 impl Emptyings {
     /// What is remembered of a record.
     pub(crate) fn of(&self, record: &Record) -> Emptying {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.retain(|_, (at, _)| at.elapsed() < KEPT);
         all.get(&record.claim.uid).map(|(_, emptying)| emptying.clone()).unwrap_or_default()
     }
 
     pub(crate) fn keep(&self, record: &Record, emptying: Emptying) {
-        self.lock().insert(record.claim.uid.clone(), (Instant::now(), emptying));
+        self.0.lock().insert(record.claim.uid.clone(), (Instant::now(), emptying));
     }
 
     pub(crate) fn forget(&self, record: &Record) {
-        self.lock().remove(&record.claim.uid);
-    }
-
-    // A panic elsewhere leaves the entries consistent.
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Instant, Emptying)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&record.claim.uid);
     }
 }

@@ -1,8 +1,9 @@
 //! What all reconciles share: caches, and a memory that only saves work.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -171,7 +172,7 @@ pub(crate) struct Busy<'a> {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        if let Some(entry) = self.memory.lock().get_mut(&self.uid) {
+        if let Some(entry) = self.memory.entries.lock().get_mut(&self.uid) {
             entry.busy = false;
         }
     }
@@ -184,7 +185,7 @@ impl Memory {
 
     /// How long nothing is due, although something is not done. Other inputs are tried at once, and reset the count.
     pub(crate) fn left(&self, uid: &str, inputs: u64) -> Option<Duration> {
-        let entries = self.lock();
+        let entries = self.entries.lock();
         let entry = entries.get(uid).filter(|entry| entry.inputs == inputs)?;
         let until = entry.until?;
         Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
@@ -192,7 +193,7 @@ impl Memory {
 
     /// Begins an attempt, unless one runs.
     pub(crate) fn begin(&self, uid: &str, inputs: u64) -> Option<Busy<'_>> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let entry = entries.entry(uid.to_owned()).or_default();
         if entry.busy {
             return None;
@@ -208,14 +209,14 @@ impl Memory {
     pub(crate) fn wrote<K: Resource>(&self, object: &K) {
         let uid = object.meta().uid.clone().unwrap_or_default();
         let version = version(object);
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let entry = entries.entry(uid).or_default();
         (entry.written, entry.races) = (entry.written.max(version), 0);
     }
 
     /// A list has shown these objects as they are.
     fn forget_versions(&self, uids: impl Iterator<Item = Option<String>>) {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         for uid in uids.flatten() {
             if let Some(entry) = entries.get_mut(&uid) {
                 entry.written = None;
@@ -226,13 +227,13 @@ impl Memory {
     /// Whether the cache shows an object as it was before it was written. Its change is still to come.
     pub(crate) fn is_stale<K: Resource>(&self, shown: &K) -> bool {
         let uid = shown.meta().uid.as_deref().unwrap_or_default();
-        let written = self.lock().get(uid).and_then(|entry| entry.written);
+        let written = self.entries.lock().get(uid).and_then(|entry| entry.written);
         written.zip(version(shown)).is_some_and(|(written, shown)| shown < written)
     }
 
     /// A write has lost against another one: returns whether that is all there is to it.
     pub(crate) fn raced(&self, uid: &str) -> bool {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let races = &mut entries.entry(uid.to_owned()).or_default().races;
         *races = races.saturating_add(1);
         *races <= RACES
@@ -240,7 +241,7 @@ impl Memory {
 
     /// An attempt failed: returns when to try again, and whether that is given up until something changes.
     pub(crate) fn failed(&self, uid: &str, namespace: &str, retry: &Retry, resync: Duration) -> (Duration, bool) {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let entry = entries.entry(uid.to_owned()).or_default();
         entry.failures = entry.failures.saturating_add(1);
         let after = retry.after(entry.failures);
@@ -252,7 +253,7 @@ impl Memory {
     /// How long until the rate limit of a namespace allows the next retry, at most `longest`.
     fn rate_limit(&self, namespace: &str, longest: Duration) -> Duration {
         let now = Instant::now();
-        let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retries = self.retries.lock();
         retries.retain(|_, pause| !pause.is_over(now));
         let pause = retries.entry(namespace.to_owned()).or_insert_with(|| Pause::new(self.retries_per_second));
         pause.next(now, longest)
@@ -260,7 +261,7 @@ impl Memory {
 
     /// The store is still working: returns when to ask again, and whether it is the first time.
     pub(crate) fn polled(&self, uid: &str, retry: &Retry) -> (Duration, bool) {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let entry = entries.entry(uid.to_owned()).or_default();
         entry.polls = entry.polls.saturating_add(1);
         let wait = Retry { threshold: None, max: retry.max.min(LONGEST_POLL), ..*retry }.after(entry.polls);
@@ -271,12 +272,12 @@ impl Memory {
 
     /// Nothing has failed, but it is not done: checked again after this time, unless something changes.
     pub(crate) fn set_wait(&self, uid: &str, wait: Duration) {
-        self.lock().entry(uid.to_owned()).or_default().until = Some(Instant::now() + wait);
+        self.entries.lock().entry(uid.to_owned()).or_default().until = Some(Instant::now() + wait);
     }
 
     /// Whether this was not the last event, or is forgotten.
     pub(crate) fn is_news(&self, uid: &str, reason: &str, note: &str) -> bool {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let last = &mut entries.entry(uid.to_owned()).or_default().event;
         let is_same = last.as_ref().is_some_and(|(r, n, when)| r == reason && n == note && when.elapsed() < EVENT_KEPT);
         if !is_same {
@@ -287,54 +288,49 @@ impl Memory {
 
     /// Whether no event was published yet.
     pub(crate) fn is_new(&self, uid: &str) -> bool {
-        self.lock().get(uid).is_none_or(|entry| entry.event.is_none())
+        self.entries.lock().get(uid).is_none_or(|entry| entry.event.is_none())
     }
 
     pub(crate) fn created(&self, uid: &str) {
-        self.lock().entry(uid.to_owned()).or_default().created = Some(Instant::now());
+        self.entries.lock().entry(uid.to_owned()).or_default().created = Some(Instant::now());
     }
 
     /// Whether a PersistentVolume was created so lately that the caches may not show it.
     pub(crate) fn has_just_created(&self, uid: &str) -> Option<Duration> {
-        let created = self.lock().get(uid)?.created?;
+        let created = self.entries.lock().get(uid)?.created?;
         Some(LAG.saturating_sub(created.elapsed())).filter(|left| !left.is_zero())
     }
 
     pub(crate) fn deleted(&self, uid: &str) {
-        self.lock().entry(uid.to_owned()).or_default().deleted = Some(Instant::now());
+        self.entries.lock().entry(uid.to_owned()).or_default().deleted = Some(Instant::now());
     }
 
     /// How long ago the volume of a PersistentVolume was deleted. `None`: it was not, as far as is remembered.
     pub(crate) fn since_deleted(&self, uid: &str) -> Option<Duration> {
-        Some(self.lock().get(uid)?.deleted?.elapsed())
+        Some(self.entries.lock().get(uid)?.deleted?.elapsed())
     }
 
     /// What is to be deleted for a claim that is undone.
     pub(crate) fn undone(&self, uid: &str) -> Option<Arc<PersistentVolume>> {
-        self.lock().get(uid)?.undone.clone()
+        self.entries.lock().get(uid)?.undone.clone()
     }
 
     pub(crate) fn set_undone(&self, uid: &str, volume: Option<Arc<PersistentVolume>>) {
-        self.lock().entry(uid.to_owned()).or_default().undone = volume;
+        self.entries.lock().entry(uid.to_owned()).or_default().undone = volume;
     }
 
     pub(crate) fn forget(&self, uid: &str) {
-        self.lock().remove(uid);
+        self.entries.lock().remove(uid);
     }
 
     /// Forgets all others, but for those at which an attempt runs.
     fn keep_only(&self, uids: &HashSet<String>) {
-        self.lock().retain(|uid, entry| entry.busy || uids.contains(uid));
+        self.entries.lock().retain(|uid, entry| entry.busy || uids.contains(uid));
     }
 
     /// How many objects are remembered.
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    // A panic elsewhere leaves the entries consistent.
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().len()
     }
 }
 
@@ -463,10 +459,10 @@ mod tests {
         }
         assert!(wait("loud", "one more") > Duration::from_secs(60));
         assert_eq!(wait("quiet", "first"), Duration::from_secs(1));
-        assert_eq!(memory.retries.lock().unwrap().len(), 2);
+        assert_eq!(memory.retries.lock().len(), 2);
         tokio::time::advance(Duration::from_secs(3600)).await;
         wait("quiet", "second");
-        assert_eq!(memory.retries.lock().unwrap().len(), 1, "the others are forgotten");
+        assert_eq!(memory.retries.lock().len(), 1, "the others are forgotten");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,9 @@
 //! A cache of a watch that keeps only the needed facts of each object, because thousands of objects are watched. kube's
 //! own store keeps whole objects.
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt as _};
@@ -41,7 +42,7 @@ impl<F> Cache<F> {
                 None => drop(all.remove(&key_of(object))),
             };
         };
-        let mut shown = self.write();
+        let mut shown = self.shown.write();
         match event {
             Event::Init => shown.listed = HashMap::new(),
             Event::InitApply(object) => keep(&mut shown.listed, object),
@@ -56,16 +57,16 @@ impl<F> Cache<F> {
 
     /// The object of this name, in this namespace if it has one.
     pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<F>> {
-        self.read().now.get(&key(namespace, name)).cloned()
+        self.shown.read().now.get(&key(namespace, name)).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<F>> {
-        self.read().now.values().cloned().collect()
+        self.shown.read().now.values().cloned().collect()
     }
 
     /// The names of objects without a namespace.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.read().now.keys().map(|name| name.to_string()).collect()
+        self.shown.read().now.keys().map(|name| name.to_string()).collect()
     }
 
     /// Completes when the first list is complete.
@@ -76,15 +77,6 @@ impl<F> Cache<F> {
 
     pub(crate) fn is_filled(&self) -> bool {
         *self.is_filled.borrow()
-    }
-
-    // A panic elsewhere leaves the maps consistent.
-    fn read(&self) -> RwLockReadGuard<'_, Shown<F>> {
-        self.shown.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Shown<F>> {
-        self.shown.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ObjectBuckets that wait for an admin or for their deletion, for metrics, and the claims that vanished.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -46,7 +46,7 @@ struct Found {
 impl Orphans {
     /// What the check of a record has found; `None`: it has its claim, or was deleted.
     pub(crate) fn found(&self, record: &str, reason: Option<&'static str>) {
-        let all = &mut self.lock().records;
+        let all = &mut self.found.lock().records;
         match reason {
             Some(reason) => all.insert(record.into(), reason),
             None => all.remove(record),
@@ -56,7 +56,7 @@ impl Orphans {
     /// The deletion of a record's bucket is scheduled for this time, or overdue since then; `None`: it is not, or is
     /// running.
     pub(crate) fn scheduled(&self, record: &str, at: Option<Timestamp>) {
-        let all = &mut self.lock().scheduled;
+        let all = &mut self.found.lock().scheduled;
         match at {
             Some(at) => all.insert(record.into(), at),
             None => all.remove(record),
@@ -71,12 +71,12 @@ impl Orphans {
 
     /// Whether it is known that a deletion is scheduled, or late.
     pub(crate) fn is_scheduled(&self, record: &str) -> bool {
-        self.lock().scheduled.contains_key(record)
+        self.found.lock().scheduled.contains_key(record)
     }
 
     /// How many deletions are scheduled, and when the next one is.
     pub(crate) fn deletions(&self) -> (usize, Option<Timestamp>) {
-        let found = self.lock();
+        let found = self.found.lock();
         (found.scheduled.len(), found.scheduled.values().min().copied())
     }
 
@@ -86,7 +86,7 @@ impl Orphans {
         let names = self.to_look_at();
         // Not under the lock, which the checks of records need.
         let over: HashSet<Box<str>> = names.into_iter().filter(|record| !still(record)).collect();
-        let (mut found, mut counts) = (self.lock(), HashMap::new());
+        let (mut found, mut counts) = (self.found.lock(), HashMap::new());
         // Checked again, because it may have lost its claim meanwhile.
         found.records.retain(|record, _| !over.contains(record) || still(record));
         found.scheduled.retain(|record, _| !over.contains(record) || still(record));
@@ -98,7 +98,7 @@ impl Orphans {
 
     /// All names, if it is time to check them again.
     fn to_look_at(&self) -> Vec<Box<str>> {
-        let mut found = self.lock();
+        let mut found = self.found.lock();
         if found.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return Vec::new();
         }
@@ -109,7 +109,7 @@ impl Orphans {
 
     /// The watch has shown that a claim was deleted, and the operator has not removed its finalizer.
     pub(crate) fn vanished(&self, uid: &str) {
-        let mut all = self.lock_vanished();
+        let mut all = self.vanished.lock();
         if all.len() >= MANY {
             all.retain(|_, vanished| vanished.asked.elapsed() < REMEMBERED);
         }
@@ -118,7 +118,7 @@ impl Orphans {
 
     /// Whether a claim vanished whose record was `created` then; not one that was restored later.
     pub(crate) fn has_vanished(&self, uid: &str, created: Option<Timestamp>) -> bool {
-        let mut all = self.lock_vanished();
+        let mut all = self.vanished.lock();
         let Some(vanished) = all.get_mut(uid) else { return false };
         vanished.asked = Instant::now();
         let end = vanished.at.checked_add(RUNNING).unwrap_or(Timestamp::MAX);
@@ -127,16 +127,7 @@ impl Orphans {
 
     /// The access of a claim that vanished is removed.
     pub(crate) fn handled(&self, uid: &str) {
-        self.lock_vanished().remove(uid);
-    }
-
-    // A panic elsewhere leaves the maps consistent.
-    fn lock(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_vanished(&self) -> MutexGuard<'_, HashMap<Box<str>, Vanished>> {
-        self.vanished.lock().unwrap_or_else(PoisonError::into_inner)
+        self.vanished.lock().remove(uid);
     }
 }
 

@@ -3,8 +3,9 @@
 //! This wakes claims that wait until a Secret appears or is corrected. Only Secrets that records refer to are watched,
 //! and only their metadata.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -57,7 +58,7 @@ impl OwnerSecrets {
 
     /// The newest resource version of a Secret that is known.
     pub(crate) fn version(&self, secret: &SecretRef) -> Option<String> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(secret).cloned()
+        self.versions.lock().get(secret).cloned()
     }
 
     /// Remembers the version of a Secret that was read, unless a newer one is known.
@@ -67,7 +68,7 @@ impl OwnerSecrets {
 
     /// Watches a Secret from now on, if it is not watched yet.
     pub(crate) fn watch(&self, client: &Client, secret: &SecretRef) {
-        let mut watched = self.lock();
+        let mut watched = self.watched.lock();
         if let Some(watch) = watched.secrets.get_mut(secret) {
             watch.asked = Instant::now();
             return;
@@ -93,7 +94,7 @@ impl OwnerSecrets {
     pub(crate) fn end_unused(&self, shared: impl Fn(&SecretRef) -> bool) {
         let is_unused = |watch: &Watch| watch.asked.elapsed() > UNUSED;
         let unused: Vec<_> = self
-            .lock()
+            .watched.lock()
             .secrets
             .iter()
             .filter(|(_, watch)| is_unused(watch))
@@ -102,7 +103,7 @@ impl OwnerSecrets {
         // Not under the lock: to read all records takes time.
         for secret in unused {
             let is_shared = shared(&secret);
-            let mut watched = self.lock();
+            let mut watched = self.watched.lock();
             match watched.secrets.get_mut(&secret) {
                 Some(watch) if is_shared => watch.asked = Instant::now(),
                 Some(watch) if is_unused(watch) => {
@@ -112,12 +113,7 @@ impl OwnerSecrets {
                 _ => {}
             }
         }
-        while self.lock().tasks.try_join_next().is_some() {}
-    }
-
-    // A panic elsewhere leaves the watches consistent.
-    fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        while self.watched.lock().tasks.try_join_next().is_some() {}
     }
 }
 
@@ -125,7 +121,7 @@ impl OwnerSecrets {
 fn note_version(versions: &Mutex<HashMap<SecretRef, String>>, secret: &SecretRef, version: Option<&str>) {
     let number = |version: &str| version.parse::<u64>().unwrap_or_default();
     let Some(version) = version else { return };
-    let mut versions = versions.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut versions = versions.lock();
     let known = versions.entry(secret.clone()).or_default();
     if number(version) >= number(known) {
         *known = version.to_owned();
@@ -158,7 +154,7 @@ mod tests {
         secrets.end_unused(|secret| *secret == shared);
         tokio::task::yield_now().await;
         secrets.end_unused(|_| false);
-        let watched = secrets.lock();
+        let watched = secrets.watched.lock();
         let is_watched = |secret| watched.secrets.contains_key(secret);
         assert_eq!([&retired, &shared, &asked].map(is_watched), [false, true, true]);
         assert_eq!(watched.tasks.len(), 2, "the task has ended, too");

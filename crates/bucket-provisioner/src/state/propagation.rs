@@ -1,7 +1,8 @@
 //! How long new keys take to work, by store.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many keys are remembered for each store.
@@ -18,7 +19,7 @@ pub(crate) struct Propagation(Mutex<HashMap<Arc<str>, VecDeque<Duration>>>);
 impl Propagation {
     /// Keys worked after this time.
     pub(crate) fn learn(&self, store: &Arc<str>, took: Duration) {
-        let mut stores = self.lock();
+        let mut stores = self.0.lock();
         if stores.len() >= STORES && !stores.contains_key(store) {
             stores.clear();
         }
@@ -32,14 +33,9 @@ impl Propagation {
     /// When the first probe is useful: somewhat before the fastest of the last keys worked, so that faster ones are
     /// learnt, too.
     pub(crate) fn first_probe(&self, store: &str) -> Duration {
-        let stores = self.lock();
+        let stores = self.0.lock();
         let fastest = stores.get(store).and_then(|times| times.iter().min().copied());
         fastest.unwrap_or_default().mul_f64(0.8)
-    }
-
-    // A panic elsewhere leaves it consistent.
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, VecDeque<Duration>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,6 +63,6 @@ mod tests {
         for n in 0..3 * STORES {
             propagation.learn(&n.to_string().into(), Duration::ZERO);
         }
-        assert!(propagation.lock().len() <= STORES);
+        assert!(propagation.0.lock().len() <= STORES);
     }
 }

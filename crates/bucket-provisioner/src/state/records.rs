@@ -1,9 +1,10 @@
 //! The cache of ObjectBuckets, with an index by bucket and by claim.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
@@ -100,7 +101,7 @@ struct Index {
 impl Records {
     /// Processes an event of the watch.
     pub(crate) fn apply(&self, event: &Event<Guard<ObjectBucket>>) {
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         let name = match event {
             Event::Apply(object) | Event::Delete(object) => Some(object.name_any()),
             Event::Init | Event::InitApply(_) | Event::InitDone => None,
@@ -109,7 +110,7 @@ impl Records {
             index.remove(&Keys::of_facts(&before));
         }
         self.cache.apply(event, |record| Some(RecordFacts::of_guarded(record)));
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         match event {
             Event::Apply(record) => index.add(Keys::of_guarded(record)),
             Event::Init => *listed = Index::default(),
@@ -152,13 +153,13 @@ impl Records {
     /// The records of claims with this namespace and name that do not have the default name.
     pub(crate) fn irregular(&self, claim: &ClaimId) -> Vec<String> {
         let key = (claim.namespace.clone(), claim.name.clone());
-        self.lock().irregular.get(&key).cloned().unwrap_or_default()
+        self.index.lock().irregular.get(&key).cloned().unwrap_or_default()
     }
 
     /// The names of the records that name a bucket, but for this one. Mostly there are none, which costs no search.
     pub(crate) fn others_with_bucket(&self, bucket: &str, but: &str) -> Vec<String> {
         let itself = u32::from(self.cache.get(None, but).is_some_and(|facts| facts.naming(bucket).is_some()));
-        if self.lock().per_bucket.get(&hash(bucket)).is_none_or(|count| *count <= itself) {
+        if self.index.lock().per_bucket.get(&hash(bucket)).is_none_or(|count| *count <= itself) {
             return Vec::new();
         }
         self.all().into_iter().filter_map(|facts| facts.naming(bucket)).filter(|name| name != but).collect()
@@ -171,11 +172,6 @@ impl Records {
 
     pub(crate) fn is_filled(&self) -> bool {
         self.cache.is_filled()
-    }
-
-    // A panic elsewhere leaves the maps consistent.
-    fn lock(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -302,7 +298,7 @@ mod tests {
         assert_eq!(others(&records, "shared", "c"), ["d"]);
         apply(&records, Event::Delete(object("d", "shared")));
         assert!(others(&records, "shared", "c").is_empty());
-        assert!(records.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
+        assert!(records.index.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
     }
 
     #[test]
@@ -326,7 +322,7 @@ mod tests {
         assert!(others(&records, "shared", "b").is_empty());
         apply(&records, Event::Apply(object("b", "other")));
         assert_eq!(others(&records, "other", "c"), ["b"]);
-        assert!(records.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
+        assert!(records.index.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! A verb that waits for the rate limit occupies no worker: [`wait`] notifies the controller, which gives the worker to
 //! other stores meanwhile, and does not count the time.
 
+use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -107,12 +108,12 @@ impl AttemptClock {
         let mut work = pin!(CLOCK.scope(self, work));
         loop {
             // Either may come later, when it waits.
-            let (waited, now) = (lock(&waits).all(), Instant::now());
+            let (waited, now) = (waits.lock().all(), Instant::now());
             let end = (began + limit + waited).min(now + longest.saturating_sub(waited));
             if let Ok(done) = tokio::time::timeout_at(end, work.as_mut()).await {
                 return Ok(done);
             }
-            let waited = lock(&waits).all();
+            let waited = waits.lock().all();
             if waited >= longest {
                 return Err(Deadline::Waiting);
             }
@@ -129,7 +130,7 @@ struct Waiting(AttemptClock);
 impl Waiting {
     fn begin(work: AttemptClock) -> Self {
         let first = {
-            let mut waits = lock(&work.waits);
+            let mut waits = work.waits.lock();
             waits.now += 1;
             if waits.now == 1 {
                 waits.since = Some(Instant::now());
@@ -146,7 +147,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let last = {
-            let mut waits = lock(&self.0.waits);
+            let mut waits = self.0.waits.lock();
             waits.now -= 1;
             if waits.now == 0 {
                 waits.before = waits.all();
@@ -158,11 +159,6 @@ impl Drop for Waiting {
             (self.0.on_wait)(false);
         }
     }
-}
-
-// Every critical section leaves it consistent.
-fn lock(waits: &Mutex<Waits>) -> std::sync::MutexGuard<'_, Waits> {
-    waits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

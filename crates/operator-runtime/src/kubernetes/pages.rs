@@ -1,8 +1,9 @@
 //! Lists in pages with a limit in bytes. The API server limits only the number of objects, and a tenant's object may have
 //! 1.5 MB: a page of 200 such claims would not fit into the operator's memory.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Method, Request, Response, Uri};
@@ -37,11 +38,11 @@ struct Sizes(Mutex<HashMap<String, u32>>);
 
 impl Sizes {
     fn get(&self, path: &str) -> Option<u32> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied()
+        self.0.lock().get(path).copied()
     }
 
     fn set(&self, path: &str, size: u32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), size);
+        self.0.lock().insert(path.to_owned(), size);
     }
 }
 
@@ -129,7 +130,7 @@ mod tests {
                 .collect();
             let next = (to < sizes.len()).then(|| to.to_string());
             let list = json!({ "metadata": { "continue": next }, "items": items }).to_string();
-            pages.lock().unwrap().push(items.len());
+            pages.lock().push(items.len());
             async move { Ok::<_, BoxError>(Response::new(Body::from(list.into_bytes()))) }
         });
         bounded(Client::new(service, "default"))
@@ -160,7 +161,7 @@ mod tests {
         let found = all(server(sizes.clone(), Arc::clone(&pages)), 200).await;
         let expected: Vec<_> = sizes.iter().enumerate().map(|(number, size)| (number.to_string(), *size)).collect();
         assert_eq!(found, expected);
-        assert_eq!(pages.lock().unwrap()[0], 200, "ordinary objects come as many at a time as are asked for");
-        assert_eq!(pages.lock().unwrap().iter().rev().find(|count| **count == 200), Some(&200));
+        assert_eq!(pages.lock()[0], 200, "ordinary objects come as many at a time as are asked for");
+        assert_eq!(pages.lock().iter().rev().find(|count| **count == 200), Some(&200));
     }
 }

@@ -1,7 +1,7 @@
 //! Whether the operator works: for the probes of a kubelet.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -59,7 +59,7 @@ impl Default for Health {
 impl Health {
     /// What it is doing from now on; returns what it did before. Once it stops, it does nothing else.
     pub fn set_phase(&self, phase: Phase) -> Phase {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let before = state.phase.clone();
         if before != Phase::Stopping {
             state.phase = phase;
@@ -69,30 +69,25 @@ impl Health {
 
     /// Notes that the work makes progress.
     pub fn beat(&self) {
-        self.lock().moved = Instant::now();
+        self.0.lock().moved = Instant::now();
     }
 
     /// For how long the work has not moved, if that is too long.
     pub fn stalled_for(&self) -> Option<Duration> {
-        Some(self.lock().moved.elapsed()).filter(|still| *still > STILL)
+        Some(self.0.lock().moved.elapsed()).filter(|still| *still > STILL)
     }
 
     /// Whether it works, and does not only hold the lease.
     pub fn serves(&self) -> bool {
-        self.lock().phase == Phase::Serving
+        self.0.lock().phase == Phase::Serving
     }
 
     /// For the readiness probe: who stands by is ready, too.
     #[must_use]
     pub fn ready(&self) -> Ready {
-        let phase = self.lock().phase.clone();
+        let phase = self.0.lock().phase.clone();
         let is_ready = matches!(phase, Phase::StandingBy { .. } | Phase::Serving);
         Ready { is_ready, why: phase.to_string() }
-    }
-
-    // A panic elsewhere leaves the state consistent.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

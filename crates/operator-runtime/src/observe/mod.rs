@@ -6,8 +6,9 @@ pub mod metrics;
 mod process;
 pub mod spans;
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::health::{BEAT, Health, Phase, Ready};
@@ -73,7 +74,7 @@ impl Observer {
 
     /// Adds metrics to those that are scraped.
     pub fn define<M>(&self, define: impl FnOnce(&mut Definitions) -> M) -> M {
-        define(&mut locked(&self.0.definitions))
+        define(&mut self.0.definitions.lock())
     }
 
     /// The version of the program; empty if it has none.
@@ -109,24 +110,24 @@ impl Observer {
 
     /// Has gauges set before they are read.
     pub fn before_each_scrape(&self, source: impl Fn() + Send + Sync + 'static) {
-        locked(&self.0.sources).push(Box::new(source));
+        self.0.sources.lock().push(Box::new(source));
     }
 
     /// All metrics, in the text format of OpenMetrics, as they were at most a second ago.
     #[must_use]
     pub fn text(&self) -> Arc<str> {
         // Under the lock, or of two readers one would see what the other has just cleared.
-        let mut shown = locked(&self.0.shown);
+        let mut shown = self.0.shown.lock();
         if let Some((_, text)) = shown.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
             return Arc::clone(text);
         }
         let metrics = &self.0.metrics;
         metrics.serving.set(f64::from(u8::from(self.health().serves())));
-        for source in &*locked(&self.0.sources) {
+        for source in &*self.0.sources.lock() {
             source();
         }
         metrics.process.update();
-        let text: Arc<str> = locked(&self.0.definitions).text().into();
+        let text: Arc<str> = self.0.definitions.lock().text().into();
         *shown = Some((Instant::now(), Arc::clone(&text)));
         text
     }
@@ -134,7 +135,7 @@ impl Observer {
     /// All metrics, as a table in Markdown.
     #[must_use]
     pub fn table(&self) -> String {
-        locked(&self.0.definitions).table()
+        self.0.definitions.lock().table()
     }
 }
 
@@ -164,11 +165,6 @@ impl Metrics {
     }
 }
 
-/// A panic elsewhere leaves what is locked as it was.
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Observer").field(&self.health().ready()).finish()
@@ -180,7 +176,7 @@ mod tests {
     use super::*;
 
     fn shows(observer: &Observer, sample: &str) -> bool {
-        *observer.0.shown.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *observer.0.shown.lock() = None;
         observer.text().lines().any(|line| line == sample)
     }
 

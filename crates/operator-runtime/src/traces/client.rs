@@ -1,6 +1,7 @@
 //! The HTTP client of the exporter. Each request has a connection of its own: there is one every few seconds.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -58,7 +59,7 @@ impl Client {
 
     /// Why the last request failed.
     pub(super) fn problem(&self) -> Option<String> {
-        self.0.problem.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.problem.lock().take()
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
@@ -84,7 +85,7 @@ impl HttpClient for Client {
             Ok(answer) => Some(format!("the collector answered with HTTP status {}", answer.status())),
             Err(problem) => Some(problem.clone()),
         };
-        *self.0.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        *self.0.problem.lock() = problem;
         answer.map_err(HttpError::from)
     }
 }

@@ -1,8 +1,9 @@
 //! The store: buckets and users in the memory of the test, behind HTTP for the operator.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -61,7 +62,7 @@ impl Drop for Server {
 }
 
 fn lock(shelves: &Mutex<Shelves>) -> MutexGuard<'_, Shelves> {
-    shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    shelves.lock()
 }
 
 fn random() -> String {

@@ -1,9 +1,9 @@
 //! Bound claims whose bucket no longer exists. The store is asked about the claims on which the operator has reported a
 //! problem of the store.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::error::Error;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
@@ -53,7 +53,7 @@ pub(crate) async fn of_claims<P: Provisioner>(
         orphans.extend(orphan?);
     }
     drop(checks);
-    problems.extend(unknown.into_inner().unwrap_or_else(PoisonError::into_inner).problems());
+    problems.extend(unknown.into_inner().problems());
     Ok(orphans)
 }
 
@@ -107,7 +107,7 @@ async fn check<P: Provisioner>(
     if record::claim_uid(&object) != Some(&claim.uid) {
         return Ok(None);
     }
-    let lock = || unknown.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || unknown.lock();
     let plan = &stored.record.plan;
     let store = format!("{:?} {:?}", plan.owner_secret, plan.endpoint);
     if lock().skips(&store) {

@@ -6,9 +6,9 @@
 mod present;
 mod removal;
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
@@ -190,14 +190,14 @@ impl<P: Provisioner> OrphanController<'_, P> {
 
     /// Does what is due for a record. Only with a worker is anything removed.
     async fn process(&self, name: &str, worker: Option<&Worker>) -> Outcome {
-        if !lock(&self.busy).insert(name.to_owned()) {
+        if !self.busy.lock().insert(name.to_owned()) {
             return Next::After(BUSY).into();
         }
         let outcome = self.process_locked(name, worker).await;
-        lock(&self.busy).remove(name);
+        self.busy.lock().remove(name);
         match outcome {
             // It is in the queue already.
-            Outcome::Removal(removal) if !lock(&self.queued).insert(removal.name.clone()) => Next::Done.into(),
+            Outcome::Removal(removal) if !self.queued.lock().insert(removal.name.clone()) => Next::Done.into(),
             outcome => outcome,
         }
     }
@@ -206,15 +206,15 @@ impl<P: Provisioner> OrphanController<'_, P> {
         let object = match within_limit(None, records::read(self.ctx, name)).await {
             Ok(Some(object)) => object,
             Ok(None) => {
-                lock(&self.failed_checks).remove(name);
-                lock(&self.reported).remove(name);
+                self.failed_checks.lock().remove(name);
+                self.reported.lock().remove(name);
                 self.ctx.orphans.gone(name);
                 return Next::Done.into();
             }
             Err(problem) => return self.failed(name, 0, &problem).into(),
         };
         let state = state_of(&object);
-        let failed = lock(&self.failed_checks).get(name).copied().filter(|failed| failed.state == state);
+        let failed = self.failed_checks.lock().get(name).copied().filter(|failed| failed.state == state);
         let left = failed.map(|failed| failed.not_before.saturating_duration_since(Instant::now()));
         if let Some(left) = left.filter(|left| !left.is_zero()) {
             return Next::After(left).into();
@@ -224,7 +224,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
             // Nothing was tried yet.
             Ok(queued @ Outcome::Removal(_)) => queued,
             Ok(outcome) => {
-                lock(&self.failed_checks).remove(name);
+                self.failed_checks.lock().remove(name);
                 outcome
             }
             Err(problem) => self.failed(name, state, &problem).into(),
@@ -236,7 +236,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
             tracing::debug!(record = name, %problem, "somebody else wrote at the same time");
             return Next::After(BUSY);
         }
-        let mut all = lock(&self.failed_checks);
+        let mut all = self.failed_checks.lock();
         let before = all.get(name).filter(|failed| failed.state == state).map_or(0, |failed| failed.failures);
         let failures = before.saturating_add(1);
         tracing::warn!(
@@ -358,11 +358,11 @@ impl<P: Provisioner> OrphanController<'_, P> {
         let reason = notice.is_orphan().then_some(notice.reason);
         self.ctx.orphans.found(&record::name(object), reason);
         let reported = (object.uid(), notice);
-        if lock(&self.reported).get(&record::name(object)) == Some(&reported) {
+        if self.reported.lock().get(&record::name(object)) == Some(&reported) {
             return Ok(None);
         }
         let version = records::report(self.ctx, object, &reported.1).await?;
-        lock(&self.reported).insert(record::name(object), reported);
+        self.reported.lock().insert(record::name(object), reported);
         Ok(version)
     }
 }
@@ -375,9 +375,4 @@ async fn within_limit<T>(worker: Option<&Worker>, work: impl Future<Output = Res
     };
     let outcome = limited.within(TIME_LIMIT, work).await;
     outcome.unwrap_or_else(|_late| Err(Error::TimedOut(TIME_LIMIT.as_secs())))
-}
-
-// Every critical section is one look-up or assignment.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use tracing::Instrument as _;
 
-use super::{OrphanController, Outcome, lock};
+use super::{OrphanController, Outcome};
 use crate::api::ObjectBucket;
 use crate::decide::claim::Claim;
 use crate::decide::legacy;
@@ -78,7 +78,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 Outcome::Removal(_) => break None,
             }
         };
-        lock(&self.queued).remove(&name);
+        self.queued.lock().remove(&name);
         next
     }
 

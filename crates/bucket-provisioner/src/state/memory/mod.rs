@@ -6,8 +6,8 @@ mod last_status;
 mod upkeep_times;
 mod waits;
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -197,7 +197,7 @@ pub(crate) struct ClaimGuard<'a> {
 
 impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.uid);
+        self.all.lock().remove(&self.uid);
     }
 }
 
@@ -209,37 +209,32 @@ impl Default for Memory {
 }
 
 impl Memory {
-    fn lock(&self) -> MutexGuard<'_, Claims> {
-        // A panic elsewhere leaves the map consistent.
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads or changes the memory of a claim, and creates it if there is none. `f` must not use the memory itself.
     pub(crate) fn entry<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
-        f(self.lock().entry(claim.uid.as_str().into()).or_default())
+        f(self.claims.lock().entry(claim.uid.as_str().into()).or_default())
     }
 
     /// The same, but if there is no memory, returns the default.
     pub(crate) fn get<T: Default>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
-        self.lock().get_mut(claim.uid.as_str()).map(|known| f(known)).unwrap_or_default()
+        self.claims.lock().get_mut(claim.uid.as_str()).map(|known| f(known)).unwrap_or_default()
     }
 
     /// The right to process a claim, for one at a time: a claim and its orphaned record may be processed by two loops.
     pub(crate) fn try_lock(&self, claim: &ClaimId) -> Option<ClaimGuard<'_>> {
         let all = &self.busy;
-        let is_free = all.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.uid.clone());
+        let is_free = all.lock().insert(claim.uid.clone());
         // Not created if the claim is busy, because dropping it would end the right.
         is_free.then(|| ClaimGuard { all, uid: claim.uid.clone() })
     }
 
     /// The number of claims in memory.
     pub(crate) fn claims(&self) -> usize {
-        self.lock().len()
+        self.claims.lock().len()
     }
 
     /// Forgets a deleted claim.
     pub(crate) fn forget(&self, uid: &str) -> Forgotten {
-        match self.lock().remove(uid) {
+        match self.claims.lock().remove(uid) {
             None => Forgotten::Unknown,
             Some(known) if known.removal.is_some() => Forgotten::Removed,
             Some(_) => Forgotten::Unfinished,
@@ -248,8 +243,8 @@ impl Memory {
 
     /// Forgets all other claims, because they may have been deleted while nothing was watched.
     pub(crate) fn keep_only(&self, uids: &HashSet<String>) {
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.lock().retain(|uid, _| uids.contains(&**uid) || busy.contains(&**uid));
+        let busy = self.busy.lock().clone();
+        self.claims.lock().retain(|uid, _| uids.contains(&**uid) || busy.contains(&**uid));
     }
 
     /// Whether the cache shows the claim as it was before our last write. Then there is nothing to do until the watch
@@ -278,7 +273,7 @@ impl Memory {
 
     /// The progress of the work on all claims.
     pub(crate) fn progress(&self) -> Progress {
-        let (claims, now, mut progress) = (self.lock(), Instant::now(), Progress::default());
+        let (claims, now, mut progress) = (self.claims.lock(), Instant::now(), Progress::default());
         for known in claims.values() {
             if let Some(idle) = known.purge_idle(now) {
                 progress.purges += 1;
@@ -291,7 +286,7 @@ impl Memory {
 
     /// The reason that was reported last on a claim.
     pub(crate) fn reason(&self, uid: &str) -> Option<&'static str> {
-        self.lock().get(uid)?.last_status.map(|last| last.reason)
+        self.claims.lock().get(uid)?.last_status.map(|last| last.reason)
     }
 
     /// The uids of the claims whose upkeep is due, each once.
@@ -302,14 +297,14 @@ impl Memory {
 
     /// Ends the wait of one claim.
     pub(crate) fn wake(&self, uid: &str) {
-        if let Some(known) = self.lock().get_mut(uid) {
+        if let Some(known) = self.claims.lock().get_mut(uid) {
             known.waits.wake();
         }
     }
 
     /// Ends the wait of a claim whose status has one of these reasons.
     pub(crate) fn wake_if_reported(&self, uid: &str, reasons: &[&str]) {
-        if let Some(known) = self.lock().get_mut(uid)
+        if let Some(known) = self.claims.lock().get_mut(uid)
             && known.last_status.as_ref().is_some_and(|last| reasons.contains(&last.reason))
         {
             known.waits.wake();
@@ -324,7 +319,7 @@ impl Memory {
     /// Remembers which bucket the claim's removal waits for.
     pub(crate) fn wait_for_bucket(&self, claim: &ClaimId, bucket: Option<&str>) {
         self.entry(claim, |m| m.waits.for_bucket(bucket));
-        let mut waiting = self.wait_for_buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.wait_for_buckets.lock();
         match bucket {
             Some(_) => waiting.insert(claim.uid.clone()),
             None => waiting.remove(&claim.uid),
@@ -333,18 +328,18 @@ impl Memory {
 
     /// Ends the wait of every claim that waits for this bucket; returns their uids.
     pub(crate) fn wake_for_bucket(&self, bucket: &str) -> HashSet<String> {
-        let mut waiting = self.wait_for_buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.wait_for_buckets.lock();
         if waiting.is_empty() {
             return HashSet::new();
         }
-        let mut claims = self.lock();
+        let mut claims = self.claims.lock();
         waiting.retain(|uid| claims.get(uid.as_str()).is_some_and(|known| known.waits.is_for_a_bucket()));
         let mut wake = |uid: &&String| claims.get_mut(uid.as_str()).is_some_and(|m| m.waits.wake_for_bucket(bucket));
         waiting.iter().filter(|uid| wake(uid)).cloned().collect()
     }
 
     fn uids(&self, mut which: impl FnMut(&mut ClaimMemory) -> bool) -> HashSet<String> {
-        let mut claims = self.lock();
+        let mut claims = self.claims.lock();
         claims.iter_mut().filter_map(|(uid, known)| which(known).then(|| uid.to_string())).collect()
     }
 }

@@ -13,8 +13,9 @@
 mod queue;
 mod store;
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -117,7 +118,7 @@ impl Worker {
     pub fn throttled_counter(&self) -> impl Fn(bool) + Send + Sync + 'static {
         let (workers, key) = (Arc::clone(&self.workers), self.key.clone());
         move |throttled| {
-            workers.lock().set_throttled(&key, throttled);
+            workers.state.lock().set_throttled(&key, throttled);
             if throttled {
                 workers.dispatch();
             }
@@ -127,7 +128,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.workers.lock().leave(&self.key);
+        self.workers.state.lock().leave(&self.key);
         self.workers.dispatch();
     }
 }
@@ -144,7 +145,7 @@ impl InFlight<'_> {
     /// The store answered: its failures are reset.
     pub fn answered(mut self) {
         self.is_over = true;
-        if let Some(store) = self.workers.lock().stores.get_mut(&self.store) {
+        if let Some(store) = self.workers.state.lock().stores.get_mut(&self.store) {
             store.failures = 0;
         }
     }
@@ -161,7 +162,7 @@ impl InFlight<'_> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let mut state = self.workers.lock();
+            let mut state = self.workers.state.lock();
             let store = state.stores.entry(Arc::clone(&self.store)).or_default();
             store.failures = store.failures.saturating_add(1);
             store.failed_at = Some(Instant::now());
@@ -178,7 +179,7 @@ impl Workers {
     /// Waits for a worker; `None` after [`close`](Self::close).
     pub async fn enter(self: &Arc<Self>, key: &QueueKey) -> Option<Worker> {
         let (sender, granted) = oneshot::channel();
-        if !self.lock().wait(key, sender) {
+        if !self.state.lock().wait(key, sender) {
             return None;
         }
         self.dispatch();
@@ -192,7 +193,7 @@ impl Workers {
 
     /// Why the claims of a store wait longer than for others.
     pub fn slowed(&self, store: &Arc<str>) -> Option<Slowed> {
-        let state = self.lock();
+        let state = self.state.lock();
         let store = state.stores.get(store)?;
         match store.is_silent() {
             true => Some(Slowed::Silent),
@@ -211,7 +212,7 @@ impl Workers {
             throttled: store.throttled,
             is_silent: store.is_silent(),
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stores.retain(|_, store| !store.is_abandoned());
         state.stores.iter().map(load).collect()
     }
@@ -223,7 +224,7 @@ impl Workers {
 
     /// Ends all waits.
     pub fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.closed = true;
         state.order.clear();
         for store in state.stores.values_mut() {
@@ -233,20 +234,15 @@ impl Workers {
 
     /// Whether all waits have ended.
     pub fn are_closed(&self) -> bool {
-        self.lock().closed
+        self.state.lock().closed
     }
 
     fn dispatch(self: &Arc<Self>) {
         loop {
-            let Some((key, sender)) = self.lock().next(self.all) else { return };
+            let Some((key, sender)) = self.state.lock().next(self.all) else { return };
             // If the claim no longer waits, the worker is dropped here, outside of the lock, and so returned.
             let _ = sender.send(Worker { workers: Arc::clone(self), key });
         }
-    }
-
-    // A panic elsewhere leaves the counts consistent.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -14,7 +14,7 @@ fn at_once(workers: &Arc<Workers>, key: &QueueKey, asked: usize) -> Vec<Worker> 
 }
 
 fn assert_nothing_is_left(workers: &Workers) {
-    let state = workers.lock();
+    let state = workers.state.lock();
     assert!(state.busy.namespaces.is_empty() && state.stores.is_empty() && state.order.is_empty(), "{state:?}");
 }
 
@@ -190,6 +190,6 @@ async fn nobody_is_lost_and_nobody_is_counted_twice() {
     workers.close();
     assert!(last.await.is_none());
     drop(second);
-    let state = workers.lock();
+    let state = workers.state.lock();
     assert!(state.busy.namespaces.is_empty(), "{state:?}");
 }

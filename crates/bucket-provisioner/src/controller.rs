@@ -34,6 +34,9 @@ use operator_runtime::observe::Phase;
 /// How long running reconciles may continue after a shutdown was requested.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
+/// How often watches that nobody needs are looked for.
+const UNUSED_WATCHES: Duration = Duration::from_secs(60);
+
 /// Serves claims until `shutdown` completes, then ends within 10 s. The next run finishes what is not finished by then.
 /// If the cluster does not answer, or CRDs or permissions are missing, this is logged and retried.
 pub async fn run<P: Provisioner>(
@@ -87,12 +90,23 @@ pub async fn run<P: Provisioner>(
     let serving = ctx.caches.filled().map(|()| drop(ctx.options.observer.health().set_phase(Phase::Serving)));
     tokio::select! {
         () = controller => {}
+        () = end_unused_watches(&ctx) => {}
         () = orphans => {}
         () = deadline => {}
         // Never completes: only its beginning is reported.
         never = serving.then(|()| pending()) => never,
     }
     tracing::info!(remembered = ctx.memory.claims(), "stopped");
+}
+
+/// Ends the watches of Secrets that no claim needs any more.
+async fn end_unused_watches<P>(ctx: &Context<P>) {
+    // Without the records, all watches would look as if nobody needed them.
+    ctx.caches.filled().await;
+    loop {
+        tokio::time::sleep(UNUSED_WATCHES).await;
+        ctx.owner_secrets.end_unused(|secret| !ctx.caches.sharing(secret).is_empty());
+    }
 }
 
 /// Shows the progress of the work: metrics, readiness.

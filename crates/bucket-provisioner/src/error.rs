@@ -4,7 +4,7 @@
 use super::reasons;
 use super::refusal::Refusal;
 use crate::api::{object_name, wire};
-use crate::store::{ClaimId, Failure, FailureClass, SecretRef};
+use crate::store::{Failure, FailureClass, SecretRef};
 use operator_runtime::kubernetes::answers::{describe, status_code};
 
 /// Why a reconcile stopped. `Display` is the message on the claim: what is wrong, then the remedy.
@@ -128,8 +128,8 @@ pub(crate) enum Error {
     #[error("Kubernetes or the store did not finish within {0} s; retrying")]
     TimedOut(u64),
 
-    #[error("internal error while reconciling claim {0}; this is a bug, please report it with the operator's log")]
-    Panicked(ClaimId),
+    #[error("internal error; this is a bug, please report it with the operator's log")]
+    Panicked,
 
     #[error("internal error ({0}); this is a bug, please report it with the operator's log")]
     OutOfStep(&'static str),
@@ -270,7 +270,7 @@ impl Failure for Error {
             Self::Store(failure) => failure.reason(),
             Self::Kubernetes { .. } => reasons::KUBERNETES_ERROR,
             Self::TimedOut(_) => reasons::TIMED_OUT,
-            Self::Panicked(_) | Self::OutOfStep(_) => reasons::INTERNAL_ERROR,
+            Self::Panicked | Self::OutOfStep(_) => reasons::INTERNAL_ERROR,
         }
     }
 
@@ -303,7 +303,7 @@ impl Failure for Error {
             | Self::StoreBusy { .. }
             | Self::Kubernetes { .. }
             | Self::TimedOut(_)
-            | Self::Panicked(_)
+            | Self::Panicked
             | Self::OutOfStep(_) => FailureClass::Retryable,
         }
     }

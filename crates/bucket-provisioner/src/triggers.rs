@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -22,8 +21,6 @@ use crate::api::{Guard, ObjectBucket};
 
 /// Claims that are checked before the task yields to others.
 const CLAIMS_AT_ONCE: usize = 100;
-/// How often due upkeep is looked for.
-const UPKEEP_TICK: Duration = Duration::from_secs(1);
 
 /// After a list, the claims that are not in sync, once all lists are complete. Most claims are in sync, and kube's
 /// scheduler would need more memory for each than its record.
@@ -123,19 +120,13 @@ pub(super) fn claims_of_secret<P>(
     })
 }
 
-/// Claims whose upkeep is due, each once. Watches that none of them needs end.
+/// Claims that are to be looked at although nothing has changed, each once.
 pub(super) fn claims_with_due_upkeep<P>(ctx: Arc<Context<P>>) -> impl Stream<Item = ObjectRef<Guarded>> {
-    let ticks = stream::unfold(tokio::time::interval(UPKEEP_TICK), |mut interval| async {
-        interval.tick().await;
-        Some(((), interval))
-    });
-    ticks.flat_map(move |()| {
-        // Without the records, all watches would look as if nobody needed them.
-        if ctx.caches.are_filled() {
-            ctx.owner_secrets.end_unused(|secret| !ctx.caches.sharing(secret).is_empty());
-        }
-        stream::iter(with_uids(&ctx.caches.claims, &ctx.memory.take_due()))
+    stream::unfold(ctx, |ctx| async {
+        let due = with_uids(&ctx.caches.claims, &ctx.memory.due().await);
+        Some((stream::iter(due), ctx))
     })
+    .flatten()
 }
 
 fn with_uids(claims: &Store<Guarded>, uids: &HashSet<String>) -> Vec<ObjectRef<Guarded>> {

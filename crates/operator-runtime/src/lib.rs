@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`lease`] | election of a leader, with a fence: calls of a process that has lost the lease are blocked |
 //! | [`cluster`] | a client with time limits |
-//! | [`kubernetes`] | watches that never end, pages of bounded size, events, and a queue that is fair to namespaces and stores |
+//! | [`engine`] | when anything runs: backoff, rechecks, one attempt at a time, and a queue that is fair to namespaces and stores |
+//! | [`kubernetes`] | watches that never end, pages of bounded size, events |
 //! | [`observe`] | whether the operator works, its metrics, and the spans of its traces |
 //! | [`admin`] | the HTTP server of probes and metrics |
 //! | [`parameters`], [`class`] | the parameters of a StorageClass as a typed struct, with their documentation |
@@ -19,6 +20,7 @@ pub mod admin;
 mod calls;
 pub mod class;
 pub mod cluster;
+pub mod engine;
 pub mod flags;
 pub mod kubernetes;
 pub mod lease;

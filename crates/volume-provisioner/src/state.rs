@@ -2,7 +2,6 @@
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use super::decide::retry::Retry;
 use super::options::Options;
 use super::wire;
 use crate::metrics::Volumes;
-use operator_runtime::kubernetes::workers::Workers;
+use operator_runtime::engine::{Claimed, Inputs, Remembered, Schedule, Table, Workers};
 
 /// How many classes can have all their workers at the same time.
 const CLASSES_AT_ONCE: usize = 4;
@@ -132,7 +131,7 @@ impl<P> Context<P> {
 
 /// What is remembered of claims and PersistentVolumes, by their uids.
 pub(crate) struct Memory {
-    entries: Mutex<HashMap<String, Entry>>,
+    entries: Table<Entry>,
     /// By namespaces, so that none of them waits for another's failures.
     retries: Mutex<HashMap<String, Pause>>,
     retries_per_second: u32,
@@ -140,12 +139,7 @@ pub(crate) struct Memory {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Failures in a row with the same inputs.
-    failures: u32,
-    /// What the last attempt saw.
-    inputs: u64,
-    /// Nothing is due until then, unless the inputs change.
-    until: Option<Instant>,
+    schedule: Schedule,
     /// The last event, and when.
     event: Option<(String, String, Instant)>,
     /// When the PersistentVolume was created.
@@ -158,96 +152,73 @@ struct Entry {
     polls: u32,
     /// The PersistentVolume that there would be, while what was begun is undone.
     undone: Option<Arc<PersistentVolume>>,
-    /// The version that was written last.
-    written: Option<u64>,
-    /// Whether an attempt runs.
-    busy: bool,
 }
 
-/// One attempt at a time for each claim or PersistentVolume.
-pub(crate) struct Busy<'a> {
-    memory: &'a Memory,
-    uid: String,
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        if let Some(entry) = self.memory.entries.lock().get_mut(&self.uid) {
-            entry.busy = false;
-        }
+impl Remembered for Entry {
+    fn schedule(&mut self) -> &mut Schedule {
+        &mut self.schedule
     }
 }
 
 impl Memory {
     fn new(retries_per_second: u32) -> Self {
-        Self { entries: Mutex::default(), retries: Mutex::default(), retries_per_second }
+        Self { entries: Table::default(), retries: Mutex::default(), retries_per_second }
     }
 
     /// How long nothing is due, although something is not done. Other inputs are tried at once, and reset the count.
-    pub(crate) fn left(&self, uid: &str, inputs: u64) -> Option<Duration> {
-        let entries = self.entries.lock();
-        let entry = entries.get(uid).filter(|entry| entry.inputs == inputs)?;
-        let until = entry.until?;
-        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    pub(crate) fn left(&self, uid: &str, inputs: Inputs) -> Option<Duration> {
+        self.entries.get(uid, |entry| {
+            let Entry { schedule, races, polls, .. } = entry;
+            schedule.remaining(inputs, || (*races, *polls) = (0, 0))
+        })
     }
 
     /// Begins an attempt, unless one runs.
-    pub(crate) fn begin(&self, uid: &str, inputs: u64) -> Option<Busy<'_>> {
-        let mut entries = self.entries.lock();
-        let entry = entries.entry(uid.to_owned()).or_default();
-        if entry.busy {
-            return None;
-        }
-        if entry.inputs != inputs {
-            (entry.failures, entry.races, entry.polls, entry.inputs) = (0, 0, 0, inputs);
-        }
-        (entry.busy, entry.until) = (true, None);
-        Some(Busy { memory: self, uid: uid.to_owned() })
+    pub(crate) fn begin(&self, uid: &str, inputs: Inputs) -> Option<Claimed<'_>> {
+        let claimed = self.entries.begin(uid)?;
+        self.entries.entry(uid, |entry| entry.schedule.begin(inputs));
+        Some(claimed)
     }
 
     /// An object was written, and has this version now.
     pub(crate) fn wrote<K: Resource>(&self, object: &K) {
-        let uid = object.meta().uid.clone().unwrap_or_default();
-        let version = version(object);
-        let mut entries = self.entries.lock();
-        let entry = entries.entry(uid).or_default();
-        (entry.written, entry.races) = (entry.written.max(version), 0);
+        let uid = object.meta().uid.as_deref().unwrap_or_default();
+        self.entries.wrote(uid, object.meta().resource_version.as_deref());
+        self.entries.get(uid, |entry| entry.races = 0);
     }
 
     /// A list has shown these objects as they are.
     fn forget_versions(&self, uids: impl Iterator<Item = Option<String>>) {
-        let mut entries = self.entries.lock();
         for uid in uids.flatten() {
-            if let Some(entry) = entries.get_mut(&uid) {
-                entry.written = None;
-            }
+            self.entries.get(&uid, |entry| entry.schedule.forget_write());
         }
     }
 
     /// Whether the cache shows an object as it was before it was written. Its change is still to come.
     pub(crate) fn is_stale<K: Resource>(&self, shown: &K) -> bool {
-        let uid = shown.meta().uid.as_deref().unwrap_or_default();
-        let written = self.entries.lock().get(uid).and_then(|entry| entry.written);
-        written.zip(version(shown)).is_some_and(|(written, shown)| shown < written)
+        let meta = shown.meta();
+        self.entries.is_behind(meta.uid.as_deref().unwrap_or_default(), meta.resource_version.as_deref())
     }
 
     /// A write has lost against another one: returns whether that is all there is to it.
     pub(crate) fn raced(&self, uid: &str) -> bool {
-        let mut entries = self.entries.lock();
-        let races = &mut entries.entry(uid.to_owned()).or_default().races;
-        *races = races.saturating_add(1);
-        *races <= RACES
+        self.entries.entry(uid, |entry| {
+            entry.races = entry.races.saturating_add(1);
+            entry.races <= RACES
+        })
     }
 
     /// An attempt failed: returns when to try again, and whether that is given up until something changes.
     pub(crate) fn failed(&self, uid: &str, namespace: &str, retry: &Retry, resync: Duration) -> (Duration, bool) {
-        let mut entries = self.entries.lock();
-        let entry = entries.entry(uid.to_owned()).or_default();
-        entry.failures = entry.failures.saturating_add(1);
-        let after = retry.after(entry.failures);
-        let wait = after.unwrap_or(resync).max(self.rate_limit(namespace, retry.max));
-        entry.until = Some(Instant::now() + wait);
-        (wait, after.is_none())
+        let (limit, mut given_up) = (self.rate_limit(namespace, retry.max), false);
+        let wait = self.entries.entry(uid, |entry| {
+            entry.schedule.failed(|failures| {
+                let after = retry.after(failures);
+                given_up = after.is_none();
+                after.unwrap_or(resync).max(limit)
+            })
+        });
+        (wait, given_up)
     }
 
     /// How long until the rate limit of a namespace allows the next retry, at most `longest`.
@@ -261,89 +232,81 @@ impl Memory {
 
     /// The store is still working: returns when to ask again, and whether it is the first time.
     pub(crate) fn polled(&self, uid: &str, retry: &Retry) -> (Duration, bool) {
-        let mut entries = self.entries.lock();
-        let entry = entries.entry(uid.to_owned()).or_default();
-        entry.polls = entry.polls.saturating_add(1);
-        let wait = Retry { threshold: None, max: retry.max.min(LONGEST_POLL), ..*retry }.after(entry.polls);
-        let wait = wait.unwrap_or(retry.initial);
-        entry.until = Some(Instant::now() + wait);
-        (wait, entry.polls == 1)
+        self.entries.entry(uid, |entry| {
+            entry.polls = entry.polls.saturating_add(1);
+            let wait = Retry { threshold: None, max: retry.max.min(LONGEST_POLL), ..*retry }.after(entry.polls);
+            (entry.schedule.set_wait(wait.unwrap_or(retry.initial)), entry.polls == 1)
+        })
     }
 
     /// Nothing has failed, but it is not done: checked again after this time, unless something changes.
     pub(crate) fn set_wait(&self, uid: &str, wait: Duration) {
-        self.entries.lock().entry(uid.to_owned()).or_default().until = Some(Instant::now() + wait);
+        self.entries.entry(uid, |entry| entry.schedule.defer(wait));
     }
 
     /// Whether this was not the last event, or is forgotten.
     pub(crate) fn is_news(&self, uid: &str, reason: &str, note: &str) -> bool {
-        let mut entries = self.entries.lock();
-        let last = &mut entries.entry(uid.to_owned()).or_default().event;
-        let is_same = last.as_ref().is_some_and(|(r, n, when)| r == reason && n == note && when.elapsed() < EVENT_KEPT);
-        if !is_same {
-            *last = Some((reason.to_owned(), note.to_owned(), Instant::now()));
-        }
-        !is_same
+        self.entries.entry(uid, |entry| {
+            let last = entry.event.as_ref();
+            let is_same = last.is_some_and(|(r, n, when)| r == reason && n == note && when.elapsed() < EVENT_KEPT);
+            if !is_same {
+                entry.event = Some((reason.to_owned(), note.to_owned(), Instant::now()));
+            }
+            !is_same
+        })
     }
 
     /// Whether no event was published yet.
     pub(crate) fn is_new(&self, uid: &str) -> bool {
-        self.entries.lock().get(uid).is_none_or(|entry| entry.event.is_none())
+        !self.entries.get(uid, |entry| entry.event.is_some())
     }
 
     pub(crate) fn created(&self, uid: &str) {
-        self.entries.lock().entry(uid.to_owned()).or_default().created = Some(Instant::now());
+        self.entries.entry(uid, |entry| entry.created = Some(Instant::now()));
     }
 
     /// Whether a PersistentVolume was created so lately that the caches may not show it.
     pub(crate) fn has_just_created(&self, uid: &str) -> Option<Duration> {
-        let created = self.entries.lock().get(uid)?.created?;
+        let created = self.entries.get(uid, |entry| entry.created)?;
         Some(LAG.saturating_sub(created.elapsed())).filter(|left| !left.is_zero())
     }
 
     pub(crate) fn deleted(&self, uid: &str) {
-        self.entries.lock().entry(uid.to_owned()).or_default().deleted = Some(Instant::now());
+        self.entries.entry(uid, |entry| entry.deleted = Some(Instant::now()));
     }
 
     /// How long ago the volume of a PersistentVolume was deleted. `None`: it was not, as far as is remembered.
     pub(crate) fn since_deleted(&self, uid: &str) -> Option<Duration> {
-        Some(self.entries.lock().get(uid)?.deleted?.elapsed())
+        Some(self.entries.get(uid, |entry| entry.deleted)?.elapsed())
     }
 
     /// What is to be deleted for a claim that is undone.
     pub(crate) fn undone(&self, uid: &str) -> Option<Arc<PersistentVolume>> {
-        self.entries.lock().get(uid)?.undone.clone()
+        self.entries.get(uid, |entry| entry.undone.clone())
     }
 
     pub(crate) fn set_undone(&self, uid: &str, volume: Option<Arc<PersistentVolume>>) {
-        self.entries.lock().entry(uid.to_owned()).or_default().undone = volume;
+        self.entries.entry(uid, |entry| entry.undone = volume);
     }
 
     pub(crate) fn forget(&self, uid: &str) {
-        self.entries.lock().remove(uid);
+        self.entries.forget(uid);
     }
 
-    /// Forgets all others, but for those at which an attempt runs.
+    /// Forgets all others.
     fn keep_only(&self, uids: &HashSet<String>) {
-        self.entries.lock().retain(|uid, entry| entry.busy || uids.contains(uid));
+        self.entries.keep_only(|uid| uids.contains(uid));
     }
 
     /// How many objects are remembered.
     pub(crate) fn len(&self) -> usize {
-        self.entries.lock().len()
+        self.entries.len()
     }
 }
 
-/// Versions of one kind of object can be compared: <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
-fn version<K: Resource>(object: &K) -> Option<u64> {
-    object.meta().resource_version.as_deref()?.parse().ok()
-}
-
-/// A number for what an attempt depends on.
-pub(crate) fn inputs<T: serde::Serialize>(seen: &T) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    serde_json::to_string(seen).unwrap_or_default().hash(&mut hasher);
-    hasher.finish()
+/// What an attempt depends on.
+pub(crate) fn inputs<T: serde::Serialize>(seen: &T) -> Inputs {
+    Inputs::of(&serde_json::to_string(seen).unwrap_or_default(), &())
 }
 
 /// Limits how often something happens: so many at once, then so many in a second.
@@ -380,26 +343,30 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn seen(number: u32) -> Inputs {
+        inputs(&number)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_failed_waits_until_its_time_or_until_its_inputs_change() {
         let (memory, retry, resync) = (Memory::new(10), Retry::default(), Duration::from_secs(900));
-        assert_eq!(memory.left("1", 7), None);
-        drop(memory.begin("1", 7));
+        assert_eq!(memory.left("1", seen(7)), None);
+        drop(memory.begin("1", seen(7)));
         assert_eq!(memory.failed("1", "team", &retry, resync), (Duration::from_secs(1), false));
-        assert_eq!(memory.left("1", 7), Some(Duration::from_secs(1)));
-        assert_eq!(memory.left("1", 8), None);
+        assert_eq!(memory.left("1", seen(7)), Some(Duration::from_secs(1)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(memory.left("1", 7), None);
-        drop(memory.begin("1", 7));
+        assert_eq!(memory.left("1", seen(7)), None);
+        drop(memory.begin("1", seen(7)));
         assert_eq!(memory.failed("1", "team", &retry, resync), (Duration::from_secs(2), false));
-        drop(memory.begin("1", 8));
+        assert_eq!(memory.left("1", seen(8)), None);
+        drop(memory.begin("1", seen(8)));
         assert_eq!(
             memory.failed("1", "team", &retry, resync),
             (Duration::from_secs(1), false),
             "the count starts at 1"
         );
         let never = Retry { threshold: Some(1), ..retry };
-        drop(memory.begin("1", 8));
+        drop(memory.begin("1", seen(8)));
         assert_eq!(memory.failed("1", "team", &never, resync), (resync, true));
         memory.forget("1");
         assert_eq!(memory.len(), 0);
@@ -415,17 +382,8 @@ mod tests {
         let memory = Memory::new(10);
         assert!(!memory.is_stale(&volume("9")));
         memory.wrote(&volume("10"));
-        let stale: Vec<_> = ["9", "10", "11", "odd"].map(|version| memory.is_stale(&volume(version))).into();
-        assert_eq!(stale, [true, false, false, false]);
-    }
-
-    #[test]
-    fn one_attempt_at_a_time() {
-        let memory = Memory::new(10);
-        let busy = memory.begin("1", 7);
-        assert!(busy.is_some() && memory.begin("1", 8).is_none() && memory.begin("2", 7).is_some());
-        drop(busy);
-        assert!(memory.begin("1", 7).is_some());
+        let stale: Vec<_> = ["9", "10", "11"].map(|version| memory.is_stale(&volume(version))).into();
+        assert_eq!(stale, [true, false, false]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -446,7 +404,7 @@ mod tests {
         let memory = Memory::new(10);
         let raced: Vec<_> = (0..5).map(|_| memory.raced("1")).collect();
         assert_eq!(raced, [true, true, true, false, false]);
-        drop(memory.begin("1", 7));
+        assert_eq!(memory.left("1", seen(7)), None);
         assert!(memory.raced("1"), "something has changed");
     }
 

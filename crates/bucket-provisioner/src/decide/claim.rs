@@ -193,7 +193,7 @@ impl Claim {
 }
 
 /// Which bucket a claim asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum WantedBucket {
     /// `spec.generateBucketName`: a new name that starts with this prefix (as the user wrote it).
     Generated {

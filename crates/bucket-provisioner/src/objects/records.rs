@@ -36,7 +36,11 @@ const PAGE: u32 = 500;
 /// Kubernetes refused; and those of [`lookup::look_up`].
 pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Error> {
     let irregular = ctx.caches.records.irregular(&claim.id).into_iter().filter(|name| concerns(ctx, claim, name));
-    let candidates = read_all(ctx, lookup::names(claim, irregular.collect()));
+    let names = lookup::names(claim, irregular.collect());
+    if let Some(free_name) = free_name_of_new(ctx, claim, &names) {
+        return Ok(Found::None { free_name });
+    }
+    let candidates = read_all(ctx, names);
     let (candidates, namespace) = try_join!(candidates, async {
         match claim.asks_to_undo() {
             true => namespaces::uid(ctx, &claim.id.namespace).await,
@@ -52,6 +56,18 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
         asked_at: claim.asked_at(),
     };
     lookup::look_up(claim, candidates, &surroundings)
+}
+
+/// The name for the first record of a new claim, if the caches suffice for that. The finalizer is written before the first
+/// record, so a claim without it has none. If the name is not free, as the cache does not show yet, the creation of
+/// the record is refused, and the next attempt reads.
+fn free_name_of_new<P>(ctx: &Context<P>, claim: &Claim, names: &[String]) -> Option<String> {
+    let is_new = !claim.finalizer && !claim.deleting && !claim.was_bound() && !claim.asks_to_undo();
+    let is_taken = |name: &String| ctx.caches.records.has(name);
+    if !is_new || names.iter().any(is_taken) || ctx.memory.get(&claim.id, |m| m.record_refused) {
+        return None;
+    }
+    record::names(&claim.id).0
 }
 
 /// Whether an ObjectBucket of this claim's namespace and name may become the claim's. There can be thousands of

@@ -2,11 +2,9 @@
 //! comment whether it reads, decides or writes.
 
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
@@ -23,14 +21,13 @@ use crate::decide::steps::Upkeep;
 use crate::error::Error;
 use crate::objects::{classes, conditions};
 use crate::state::context::Context;
-use crate::state::memory::Inputs;
+use crate::state::memory::inputs;
 use crate::state::stores;
-use crate::store::rate_wait::{AttemptClock, Deadline};
 use crate::store::{Failure as _, Provisioner};
-use operator_runtime::kubernetes::workers::Urgency;
+use operator_runtime::engine::clock::AttemptClock;
+use operator_runtime::engine::{self, Interrupted, Urgency};
 
-/// Longest time one reconcile may take, because kube's client has no read timeout. Waits for the store's rate limit do
-/// not count. The next attempt finishes what is aborted.
+/// Longest time one attempt may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Does what is due for one claim. A failure is reported on the claim and retried with backoff.
@@ -58,7 +55,7 @@ fn answer_from_caches<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -
         return Some(Action::await_change());
     }
     // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
-    let remaining = ctx.memory.get(&claim.id, |m| m.waits.remaining(&Inputs::of(&claim)))?;
+    let remaining = ctx.memory.get(&claim.id, |m| m.waits.remaining(inputs(&claim)))?;
     Some(Action::requeue(remaining))
 }
 
@@ -66,7 +63,7 @@ fn answer_from_caches<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -
 pub(crate) fn is_in_sync<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) -> bool {
     match due_while_in_sync(ctx, claim) {
         Some((Upkeep::Nothing, wait)) if !(may_learn && conditions::would_tell(ctx, claim)) => {
-            schedule_recheck(ctx, claim, wait);
+            ctx.memory.recheck_in(&claim.id, wait);
             true
         }
         _ => false,
@@ -86,7 +83,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     let Some((claim, worker)) = queue::worker(&ctx, claim, &guarded).await else { return Action::await_change() };
 
     // 6. One attempt at what is due. (writes)
-    let attempt = ctx.memory.entry(&claim.id, |m| m.waits.attempt(Inputs::of(&claim)));
+    let attempt = ctx.memory.entry(&claim.id, |m| m.waits.attempt(inputs(&claim)));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     // Boxed, so that a claim that waits for a worker needs little memory.
     let clock = AttemptClock::new(worker.urgency() == Urgency::Check, worker.throttled_counter());
@@ -111,12 +108,12 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
         None => {
             // Nothing is remembered of a deleted claim.
             if let Some(wait) = go_upkeep_in(&ctx, &claim) {
-                schedule_recheck(&ctx, &claim, Some(wait));
+                ctx.memory.recheck_in(&claim.id, Some(wait));
             }
             Action::await_change()
         }
         Some((Upkeep::Nothing, wait)) => {
-            schedule_recheck(&ctx, &claim, wait);
+            ctx.memory.recheck_in(&claim.id, wait);
             Action::await_change()
         }
         // Not at once, because the caches may be older than the attempt.
@@ -135,17 +132,15 @@ async fn run_guarded<P: Provisioner>(
 ) -> Next {
     let Some(_guard) = ctx.memory.try_lock(&claim.id) else { return Next::After(BUSY) };
     let began = Instant::now();
-    let attempt = AssertUnwindSafe(dispatch(ctx, claim.clone())).catch_unwind();
-    let outcome = match clock.within(TIME_LIMIT, attempt).await {
-        Ok(Ok(outcome)) => outcome,
-        // A panic for one claim must not end the operator.
-        Ok(Err(_panic)) => Err(Error::Panicked(claim.id.clone())),
-        Err(Deadline::Working) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
-        Err(Deadline::Waiting) => Err(Error::StoreBusy { store }),
+    let outcome = match engine::guarded(clock, TIME_LIMIT, dispatch(ctx, claim.clone())).await {
+        Ok(outcome) => outcome,
+        Err(Interrupted::Panicked) => Err(Error::Panicked),
+        Err(Interrupted::Working) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
+        Err(Interrupted::Waiting) => Err(Error::StoreBusy { store }),
     };
     let result = match &outcome {
         Ok(_) => "done",
-        Err(Error::Panicked(_)) => "panic",
+        Err(Error::Panicked) => "panic",
         Err(Error::TimedOut(_) | Error::StoreBusy { .. }) => "timeout",
         Err(problem) if problem.is_race() => "race",
         Err(_) => "failed",
@@ -185,12 +180,6 @@ async fn dispatch<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next
         RequiredAction::Bucket => Box::pin(provide::provide(ctx, claim, &class)).await,
         RequiredAction::Removal => Box::pin(teardown::remove(ctx, &claim, &class)).await,
     }
-}
-
-/// Waits until something changes, or upkeep is due. The time is kept in our memory, because an entry in kube's scheduler
-/// is larger than everything that we remember of a bound claim.
-fn schedule_recheck<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) {
-    ctx.memory.entry(&claim.id, |m| m.upkeep.recheck_in(wait));
 }
 
 /// Our last write of a claim may come after the watch has shown that it no longer exists.

@@ -14,7 +14,7 @@ use super::{owner, step};
 use crate::decide::claim::{Claim, Guarded};
 use crate::decide::output_data;
 use crate::state::context::Context;
-use crate::state::memory::Inputs;
+use crate::state::memory::inputs;
 use crate::state::stores;
 use crate::store::{AppCredentials, Probe, ProbeCall, Provisioner, Record};
 
@@ -48,8 +48,8 @@ async fn try_often<P: Provisioner>(
     let first = Instant::now() + ctx.propagation.first_probe(&store).saturating_sub(refused_for);
     let key = ObjectRef::from_obj(guarded);
     loop {
-        let shown = ctx.caches.claims.get(&key).map(|guarded| Inputs::of(&Claim::read(&guarded, &ctx.label)));
-        let remaining = shown.and_then(|inputs| ctx.memory.get(&claim.id, |m| m.waits.remaining(&inputs)));
+        let shown = ctx.caches.claims.get(&key).map(|guarded| inputs(&Claim::read(&guarded, &ctx.label)));
+        let remaining = shown.and_then(|inputs| ctx.memory.get(&claim.id, |m| m.waits.remaining(inputs)));
         let Some(remaining) = remaining.filter(|_| !ctx.workers.are_closed()) else { return Next::Now };
         let now = Instant::now();
         sleep_until(now + INTERVAL.min(remaining)).await;

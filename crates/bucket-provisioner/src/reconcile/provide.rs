@@ -133,7 +133,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             return Err(Error::OutOfStep("the ObjectBucket is already written"));
         };
         let (name, record) = (name.clone(), Record::clone(record));
-        let stored = records::create(self.ctx, name, record).await?;
+        let stored = records::create(self.ctx, name, record).await.inspect_err(|_| {
+            self.ctx.memory.entry(&self.claim.id, |m| m.record_refused = true);
+        })?;
         // If the record was lost, its credentials were published before.
         let is_new = !stored.record.credentials_published;
         if !is_new {

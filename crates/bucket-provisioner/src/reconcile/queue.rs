@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::state::context::Context;
 use crate::state::stores;
 use crate::store::Provisioner;
-use operator_runtime::kubernetes::workers::{QueueKey, Slowed, Urgency, Worker};
+use operator_runtime::engine::{QueueKey, Slowed, Urgency, Worker};
 
 /// After this time, a waiting claim is read again, and may report what it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);

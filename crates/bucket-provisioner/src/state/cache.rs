@@ -1,7 +1,7 @@
 //! A cache of a watch that keeps only the needed facts of each object, because thousands of objects are watched. kube's
 //! own store keeps whole objects.
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 

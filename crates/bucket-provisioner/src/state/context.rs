@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::reasons;
 use crate::store::{CreateError, Failure, Provisioner, Record};
-use operator_runtime::kubernetes::workers::Workers;
+use operator_runtime::engine::Workers;
 
 /// How many stores can have all their workers at the same time.
 const STORES_AT_ONCE: usize = 4;

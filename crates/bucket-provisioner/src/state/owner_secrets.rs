@@ -94,7 +94,8 @@ impl OwnerSecrets {
     pub(crate) fn end_unused(&self, shared: impl Fn(&SecretRef) -> bool) {
         let is_unused = |watch: &Watch| watch.asked.elapsed() > UNUSED;
         let unused: Vec<_> = self
-            .watched.lock()
+            .watched
+            .lock()
             .secrets
             .iter()
             .filter(|(_, watch)| is_unused(watch))

@@ -141,6 +141,11 @@ impl Records {
         self.cache.get(None, name)?.object()
     }
 
+    /// Whether the cache shows a record of this name, also one that cannot be read.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.cache.get(None, name).is_some()
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<RecordFacts>> {
         self.cache.all()
     }

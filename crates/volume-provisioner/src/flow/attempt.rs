@@ -1,9 +1,7 @@
 //! One attempt at what is due, and what follows from its failure.
 
-use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
 use kube::runtime::controller::Action;
 use tracing::{Instrument as _, Span};
 
@@ -13,11 +11,15 @@ use crate::provisioner::VolumeProvisioner;
 use crate::state::Context;
 use crate::volume::VolumeToDelete;
 use crate::wire;
+use operator_runtime::engine::clock::AttemptClock;
+use operator_runtime::engine::{self, Interrupted};
 use operator_runtime::kubernetes::answers::{describe, status_code};
 use operator_runtime::observe::spans;
 
 /// Longest time a verb may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// Longest time of an attempt, in which each of the two verbs may be called.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(300);
 /// After a write at the same time, which wakes the claim anyway.
 const RACE: Duration = Duration::from_secs(1);
 
@@ -71,6 +73,11 @@ impl Failed {
     }
 }
 
+/// Volumes have no rate limiter.
+fn clock() -> AttemptClock {
+    AttemptClock::new(false, |_| {})
+}
+
 /// Whether a PersistentVolume is this instance's: by its annotation, and then by the provisioner's own check.
 ///
 /// # Errors
@@ -84,14 +91,20 @@ pub(crate) fn check_owner<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Volum
     }
 }
 
-/// Does an attempt. A panic in it, such as in code of the provisioner, must not end the others. `traced`: its span.
+/// Does an attempt, whose panic ends no other. `traced`: its span.
 ///
 /// # Errors
 /// Its own, or a retryable one.
 pub(crate) async fn guarded<T>(traced: Span, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    let done = AssertUnwindSafe(work.instrument(traced.clone())).catch_unwind().await;
-    let panicked = || Failed::Verb(VolumeError::retryable("the provisioner panicked; see its log"));
-    let done = done.unwrap_or_else(|_panic| Err(panicked()));
+    let done = engine::guarded(clock(), ATTEMPT_LIMIT, work.instrument(traced.clone())).await;
+    let done = done.unwrap_or_else(|interrupted| {
+        Err(Failed::Verb(VolumeError::retryable(match interrupted {
+            Interrupted::Panicked => "the provisioner panicked; see its log".to_owned(),
+            Interrupted::Working | Interrupted::Waiting => {
+                format!("Kubernetes did not answer within {} s", ATTEMPT_LIMIT.as_secs())
+            }
+        })))
+    });
     if let Err(failed) = &done
         && failed.kind() != VolumeErrorKind::Ignored
         && !failed.may_be_race()
@@ -116,15 +129,18 @@ pub(crate) async fn verb<P, T>(
         return Err(Failed::Verb(VolumeError::retryable("this process no longer holds the lease")));
     }
     // Boxed, because a verb can be large.
-    let verb = AssertUnwindSafe(Box::pin(verb).instrument(spans::step(&format_args!("{name}")))).catch_unwind();
+    let verb = Box::pin(verb).instrument(spans::step(&format_args!("{name}")));
     let (asked, began) = (ctx.workers.ask(class.into()), Instant::now());
-    let answer = match tokio::time::timeout(TIME_LIMIT, verb).await {
-        Ok(answered) => {
+    let answer = match engine::guarded(clock(), TIME_LIMIT, verb).await {
+        Ok(answer) => {
             asked.answered();
-            let panicked = || VolumeError::retryable(format!("{name} panicked; see the provisioner's log"));
-            answered.unwrap_or_else(|_panic| Err(panicked()))
+            answer
         }
-        Err(_elapsed) => {
+        Err(Interrupted::Panicked) => {
+            asked.answered();
+            Err(VolumeError::retryable(format!("{name} panicked; see the provisioner's log")))
+        }
+        Err(Interrupted::Working | Interrupted::Waiting) => {
             asked.failed();
             Err(VolumeError::retryable(format!("{name} took longer than {} s", TIME_LIMIT.as_secs())))
         }

@@ -25,7 +25,7 @@ use crate::request::{SelectedNode, VolumeRequest};
 use crate::state::{Context, LAG, inputs};
 use crate::volume::VolumeToDelete;
 use crate::wire;
-use operator_runtime::kubernetes::workers::{QueueKey, Urgency};
+use operator_runtime::engine::{Inputs, QueueKey, Urgency};
 use operator_runtime::observe::spans::{self, SpanTarget};
 
 /// Until an attempt that still runs has ended.
@@ -126,7 +126,7 @@ fn key(claim: &PersistentVolumeClaim) -> String {
 }
 
 /// What an attempt depends on: what failed is tried at once when it changes.
-fn seen(claim: &PersistentVolumeClaim, class: Option<&Class>) -> u64 {
+fn seen(claim: &PersistentVolumeClaim, class: Option<&Class>) -> Inputs {
     let annotations = claim.metadata.annotations.as_ref();
     let ours = annotations.map(|all| all.iter().filter(|(key, _)| key.as_str() != wire::HELD_BY).collect::<Vec<_>>());
     let deleted = claim.metadata.deletion_timestamp.is_some();

@@ -21,7 +21,7 @@ use crate::provisioner::VolumeProvisioner;
 use crate::state::{Context, inputs};
 use crate::volume::VolumeToDelete;
 use crate::wire;
-use operator_runtime::kubernetes::workers::{QueueKey, Urgency};
+use operator_runtime::engine::{QueueKey, Urgency};
 use operator_runtime::observe::spans::{self, SpanTarget};
 
 /// Until an attempt that still runs has ended.

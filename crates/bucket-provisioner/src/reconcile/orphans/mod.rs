@@ -6,9 +6,6 @@
 mod present;
 mod removal;
 
-use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
@@ -34,9 +31,9 @@ use crate::reasons;
 use crate::reconcile::next::{BUSY, Next};
 use crate::reconcile::released;
 use crate::state::context::Context;
-use crate::store::rate_wait::AttemptClock;
 use crate::store::{ClaimId, Failure as _, Provisioner};
-use operator_runtime::kubernetes::workers::Worker;
+use operator_runtime::engine::clock::AttemptClock;
+use operator_runtime::engine::{self, Inputs, Interrupted, Remembered, Schedule, Table, Worker};
 
 /// Longest time that one check may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -128,18 +125,29 @@ pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
         && (!is_claims || action::action(&object) != Ok(None) || object.metadata.deletion_timestamp.is_some())
 }
 
-/// Checks records. The maps are by name of the record.
+/// Checks records.
 struct OrphanController<'a, P> {
     ctx: &'a Context<P>,
-    /// The last report, with the record's uid. A CRD may prune the condition that contains it.
-    reported: Mutex<HashMap<String, (Option<String>, Notice)>>,
-    failed_checks: Mutex<HashMap<String, FailedCheck>>,
-    /// The records that are being checked: two concurrent checks would report twice.
-    busy: Mutex<HashSet<String>>,
-    /// The records whose removal waits for a worker, or has one.
-    queued: Mutex<HashSet<String>>,
+    /// By name.
+    records: Table<Checked>,
     /// For later checks.
     again: UnboundedSender<OrphanCheck>,
+}
+
+/// What is remembered of a record.
+#[derive(Default)]
+struct Checked {
+    schedule: Schedule,
+    /// The last report, with the record's uid. A CRD may prune the condition that contains it.
+    reported: Option<(Option<String>, Notice)>,
+    /// Its removal waits for a worker, or has one.
+    is_queued: bool,
+}
+
+impl Remembered for Checked {
+    fn schedule(&mut self) -> &mut Schedule {
+        &mut self.schedule
+    }
 }
 
 /// The result of a check.
@@ -155,30 +163,15 @@ impl From<Next> for Outcome {
     }
 }
 
-/// A failed check. It is retried after a wait, or when the record changes. Our own reports on the record do not count as
-/// changes.
-#[derive(Debug, Clone, Copy)]
-struct FailedCheck {
-    /// Failures in a row.
-    failures: u32,
-    not_before: Instant,
-    /// See [`state_of`].
-    state: u64,
-}
-
-/// Hash of everything in a record that a check depends on, so without its status.
-fn state_of(object: &ObjectBucket) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    object.metadata.uid.hash(&mut hasher);
-    format!("{:?}", action::action(object)).hash(&mut hasher);
-    serde_json::to_string(&object.spec).unwrap_or_default().hash(&mut hasher);
-    hasher.finish()
+/// Everything in a record that a check depends on, so without its status: our own reports are no changes.
+fn inputs(object: &ObjectBucket) -> Inputs {
+    let (action, spec) = (format!("{:?}", action::action(object)), serde_json::to_string(&object.spec));
+    Inputs::of(&(&object.metadata.uid, action, spec.unwrap_or_default()), &())
 }
 
 impl<P: Provisioner> OrphanController<'_, P> {
     fn new(ctx: &Context<P>, again: UnboundedSender<OrphanCheck>) -> OrphanController<'_, P> {
-        let (reported, failed_checks) = (Mutex::default(), Mutex::default());
-        OrphanController { ctx, reported, failed_checks, busy: Mutex::default(), queued: Mutex::default(), again }
+        OrphanController { ctx, records: Table::default(), again }
     }
 
     fn check_again(&self, name: String, wait: Option<Duration>) {
@@ -190,63 +183,60 @@ impl<P: Provisioner> OrphanController<'_, P> {
 
     /// Does what is due for a record. Only with a worker is anything removed.
     async fn process(&self, name: &str, worker: Option<&Worker>) -> Outcome {
-        if !self.busy.lock().insert(name.to_owned()) {
-            return Next::After(BUSY).into();
-        }
-        let outcome = self.process_locked(name, worker).await;
-        self.busy.lock().remove(name);
-        match outcome {
+        let Some(_claimed) = self.records.begin(name) else { return Next::After(BUSY).into() };
+        match self.process_claimed(name, worker).await {
             // It is in the queue already.
-            Outcome::Removal(removal) if !self.queued.lock().insert(removal.name.clone()) => Next::Done.into(),
+            Outcome::Removal(removal)
+                if self.records.entry(&removal.name, |known| std::mem::replace(&mut known.is_queued, true)) =>
+            {
+                Next::Done.into()
+            }
             outcome => outcome,
         }
     }
 
-    async fn process_locked(&self, name: &str, worker: Option<&Worker>) -> Outcome {
+    async fn process_claimed(&self, name: &str, worker: Option<&Worker>) -> Outcome {
         let object = match within_limit(None, records::read(self.ctx, name)).await {
             Ok(Some(object)) => object,
             Ok(None) => {
-                self.failed_checks.lock().remove(name);
-                self.reported.lock().remove(name);
+                self.records.forget(name);
                 self.ctx.orphans.gone(name);
                 return Next::Done.into();
             }
-            Err(problem) => return self.failed(name, 0, &problem).into(),
+            Err(problem) => return self.failed(name, &problem).into(),
         };
-        let state = state_of(&object);
-        let failed = self.failed_checks.lock().get(name).copied().filter(|failed| failed.state == state);
-        let left = failed.map(|failed| failed.not_before.saturating_duration_since(Instant::now()));
-        if let Some(left) = left.filter(|left| !left.is_zero()) {
+        let inputs = inputs(&object);
+        if let Some(left) = self.records.get(name, |known| known.schedule.remaining(inputs, || ())) {
             return Next::After(left).into();
         }
+        let attempt = self.records.entry(name, |known| known.schedule.begin(inputs));
         // Boxed, because the futures of removals are large.
-        match within_limit(worker, Box::pin(self.check(&object, failed.is_some(), worker))).await {
+        match within_limit(worker, Box::pin(self.check(&object, attempt > 1, worker))).await {
             // Nothing was tried yet.
             Ok(queued @ Outcome::Removal(_)) => queued,
             Ok(outcome) => {
-                self.failed_checks.lock().remove(name);
+                self.records.get(name, |known| known.schedule.succeeded());
                 outcome
             }
-            Err(problem) => self.failed(name, state, &problem).into(),
+            Err(problem) => self.failed(name, &problem).into(),
         }
     }
 
-    fn failed(&self, name: &str, state: u64, problem: &Error) -> Next {
+    fn failed(&self, name: &str, problem: &Error) -> Next {
         if problem.is_race() {
             tracing::debug!(record = name, %problem, "somebody else wrote at the same time");
             return Next::After(BUSY);
         }
-        let mut all = self.failed_checks.lock();
-        let before = all.get(name).filter(|failed| failed.state == state).map_or(0, |failed| failed.failures);
-        let failures = before.saturating_add(1);
+        let (wait, failures) = self.records.entry(name, |known| {
+            let wait = known.schedule.failed(|n| backoff::delay(problem.class(), n, &mut rand::rng()));
+            (wait, known.schedule.failures())
+        });
         tracing::warn!(
             reason = problem.reason(),
             record = name,
             failures,
             "checking the ObjectBucket failed; retrying: {problem}"
         );
-        let wait = backoff::delay(problem.class(), failures, &mut rand::rng());
-        all.insert(name.to_owned(), FailedCheck { failures, not_before: Instant::now() + wait, state });
         Next::After(wait)
     }
 
@@ -357,12 +347,12 @@ impl<P: Provisioner> OrphanController<'_, P> {
     async fn report(&self, object: &ObjectBucket, notice: Notice) -> Result<Option<String>, Error> {
         let reason = notice.is_orphan().then_some(notice.reason);
         self.ctx.orphans.found(&record::name(object), reason);
-        let reported = (object.uid(), notice);
-        if self.reported.lock().get(&record::name(object)) == Some(&reported) {
+        let (name, reported) = (record::name(object), (object.uid(), notice));
+        if self.records.get(&name, |known| known.reported.as_ref() == Some(&reported)) {
             return Ok(None);
         }
         let version = records::report(self.ctx, object, &reported.1).await?;
-        self.reported.lock().insert(record::name(object), reported);
+        self.records.entry(&name, |known| known.reported = Some(reported));
         Ok(version)
     }
 }
@@ -373,6 +363,10 @@ async fn within_limit<T>(worker: Option<&Worker>, work: impl Future<Output = Res
         Some(worker) => AttemptClock::new(false, worker.throttled_counter()),
         None => AttemptClock::new(false, |_| {}),
     };
-    let outcome = limited.within(TIME_LIMIT, work).await;
-    outcome.unwrap_or_else(|_late| Err(Error::TimedOut(TIME_LIMIT.as_secs())))
+    engine::guarded(limited, TIME_LIMIT, work).await.unwrap_or_else(|interrupted| {
+        Err(match interrupted {
+            Interrupted::Panicked => Error::Panicked,
+            Interrupted::Working | Interrupted::Waiting => Error::TimedOut(TIME_LIMIT.as_secs()),
+        })
+    })
 }

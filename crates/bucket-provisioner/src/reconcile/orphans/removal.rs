@@ -23,7 +23,7 @@ use crate::reconcile::next::{BUSY, Next};
 use crate::reconcile::{step, teardown};
 use crate::state::stores;
 use crate::store::{ClaimId, Provisioner};
-use operator_runtime::kubernetes::workers::{QueueKey, Urgency};
+use operator_runtime::engine::{QueueKey, Urgency};
 
 /// A record whose content is to be removed.
 pub(super) struct Queued {
@@ -78,7 +78,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 Outcome::Removal(_) => break None,
             }
         };
-        self.queued.lock().remove(&name);
+        self.records.get(&name, |known| known.is_queued = false);
         next
     }
 

@@ -7,17 +7,18 @@ mod upkeep_times;
 mod waits;
 
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 pub(crate) use self::last_status::{LastStatus, StatusChange, hash};
 use self::upkeep_times::{Pending, UpkeepTimes};
-pub(crate) use self::waits::Inputs;
 use self::waits::Waits;
+pub(crate) use self::waits::inputs;
 use crate::reasons;
 use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, ClaimId, Removal, SecretRef};
+use operator_runtime::engine::{Claimed, Remembered, Schedule, Table};
 
 /// The progress of a removal, because the cache may not show it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +35,6 @@ pub(crate) struct ClaimMemory {
     pub(crate) waits: Waits,
     pub(crate) upkeep: UpkeepTimes,
     pub(crate) last_status: Option<LastStatus>,
-    /// Resource version of the claim after our last write of it.
-    written: Option<u64>,
     /// When the store was last asked to create something.
     executed: Option<Instant>,
     /// Objects that were removed from the claim's bucket.
@@ -51,6 +50,8 @@ pub(crate) struct ClaimMemory {
     bucket_gone: bool,
     /// The API server refuses the generated name in this claim's spec.
     pub(crate) name_refused: bool,
+    /// The name of its first ObjectBucket was not free.
+    pub(crate) record_refused: bool,
 }
 
 impl ClaimMemory {
@@ -68,8 +69,9 @@ impl ClaimMemory {
 
     /// An attempt succeeded: after the next failure, the wait is the shortest again.
     pub(crate) fn succeeded(&mut self) {
+        self.waits.schedule.succeeded();
         *self = Self {
-            written: self.written,
+            waits: Waits::of(std::mem::take(&mut self.waits.schedule)),
             last_status: self.last_status.take(),
             name_refused: self.name_refused,
             executed: self.executed,
@@ -134,7 +136,7 @@ impl ClaimMemory {
     pub(crate) fn removed_objects(&mut self, more: u64) -> u64 {
         self.removed_objects += more;
         if more > 0 {
-            self.waits.progressed();
+            self.waits.schedule.progressed();
         }
         self.removed_objects
     }
@@ -149,7 +151,7 @@ impl ClaimMemory {
 
     /// Resource version of the claim after our last write, until the cache shows it.
     pub(crate) fn version(&self) -> Option<String> {
-        self.written.map(|version| version.to_string())
+        self.waits.schedule.written().map(|version| version.to_string())
     }
 }
 
@@ -164,13 +166,17 @@ pub(crate) enum Forgotten {
     Unfinished,
 }
 
+impl Remembered for ClaimMemory {
+    fn schedule(&mut self) -> &mut Schedule {
+        &mut self.waits.schedule
+    }
+}
+
 /// Per-claim memory, by uid.
 #[derive(Debug)]
 pub(crate) struct Memory {
     since: Instant,
-    claims: Mutex<Claims>,
-    /// The claims that are being processed.
-    busy: Mutex<HashSet<String>>,
+    claims: Table<ClaimMemory>,
     /// Those that may wait for a bucket: few, while every change of a record asks for them.
     wait_for_buckets: Mutex<HashSet<String>>,
 }
@@ -186,55 +192,36 @@ pub(crate) struct Progress {
     pub(crate) check_late: Duration,
 }
 
-type Claims = HashMap<Box<str>, Box<ClaimMemory>>;
-
-/// The right to process a claim, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct ClaimGuard<'a> {
-    all: &'a Mutex<HashSet<String>>,
-    uid: String,
-}
-
-impl Drop for ClaimGuard<'_> {
-    fn drop(&mut self) {
-        self.all.lock().remove(&self.uid);
-    }
-}
-
 impl Default for Memory {
     fn default() -> Self {
-        let (busy, wait_for_buckets) = (Mutex::default(), Mutex::default());
-        Self { since: Instant::now(), claims: Mutex::default(), busy, wait_for_buckets }
+        Self { since: Instant::now(), claims: Table::default(), wait_for_buckets: Mutex::default() }
     }
 }
 
 impl Memory {
     /// Reads or changes the memory of a claim, and creates it if there is none. `f` must not use the memory itself.
     pub(crate) fn entry<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
-        f(self.claims.lock().entry(claim.uid.as_str().into()).or_default())
+        self.claims.entry(&claim.uid, f)
     }
 
     /// The same, but if there is no memory, returns the default.
     pub(crate) fn get<T: Default>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
-        self.claims.lock().get_mut(claim.uid.as_str()).map(|known| f(known)).unwrap_or_default()
+        self.claims.get(&claim.uid, f)
     }
 
     /// The right to process a claim, for one at a time: a claim and its orphaned record may be processed by two loops.
-    pub(crate) fn try_lock(&self, claim: &ClaimId) -> Option<ClaimGuard<'_>> {
-        let all = &self.busy;
-        let is_free = all.lock().insert(claim.uid.clone());
-        // Not created if the claim is busy, because dropping it would end the right.
-        is_free.then(|| ClaimGuard { all, uid: claim.uid.clone() })
+    pub(crate) fn try_lock(&self, claim: &ClaimId) -> Option<Claimed<'_>> {
+        self.claims.begin(&claim.uid)
     }
 
     /// The number of claims in memory.
     pub(crate) fn claims(&self) -> usize {
-        self.claims.lock().len()
+        self.claims.len()
     }
 
     /// Forgets a deleted claim.
     pub(crate) fn forget(&self, uid: &str) -> Forgotten {
-        match self.claims.lock().remove(uid) {
+        match self.claims.forget(uid) {
             None => Forgotten::Unknown,
             Some(known) if known.removal.is_some() => Forgotten::Removed,
             Some(_) => Forgotten::Unfinished,
@@ -243,27 +230,28 @@ impl Memory {
 
     /// Forgets all other claims, because they may have been deleted while nothing was watched.
     pub(crate) fn keep_only(&self, uids: &HashSet<String>) {
-        let busy = self.busy.lock().clone();
-        self.claims.lock().retain(|uid, _| uids.contains(&**uid) || busy.contains(&**uid));
+        self.claims.keep_only(|uid| uids.contains(uid));
     }
 
     /// Whether the cache shows the claim as it was before our last write. Then there is nothing to do until the watch
     /// shows the newer version.
     pub(crate) fn is_stale(&self, claim: &ClaimId, resource_version: Option<&str>) -> bool {
-        self.get(claim, |m| match (m.written, resource_version.and_then(|v| v.parse::<u64>().ok())) {
-            (Some(written), Some(cached)) if cached < written => true,
-            _ => {
-                m.written = None;
-                false
-            }
-        })
+        self.claims.is_behind(&claim.uid, resource_version)
     }
 
     /// Remembers that we wrote the claim.
     pub(crate) fn wrote(&self, claim: &ClaimId, resource_version: Option<&str>) {
-        if let Some(version) = resource_version.and_then(|v| v.parse().ok()) {
-            self.entry(claim, |m| m.written = Some(version));
-        }
+        self.claims.wrote(&claim.uid, resource_version);
+    }
+
+    /// Sets when to look at the claim even if nothing has changed; `None` for never.
+    pub(crate) fn recheck_in(&self, claim: &ClaimId, wait: Option<Duration>) {
+        self.claims.recheck_in(&claim.uid, wait);
+    }
+
+    /// Waits until claims are to be looked at although nothing has changed; returns their uids.
+    pub(crate) async fn due(&self) -> HashSet<String> {
+        self.claims.due().await.into_iter().map(String::from).collect()
     }
 
     /// The time since the store may have been asked to create something for the claim, by this process or an earlier one.
@@ -273,47 +261,45 @@ impl Memory {
 
     /// The progress of the work on all claims.
     pub(crate) fn progress(&self) -> Progress {
-        let (claims, now, mut progress) = (self.claims.lock(), Instant::now(), Progress::default());
-        for known in claims.values() {
+        let (now, mut progress) = (Instant::now(), Progress::default());
+        self.claims.for_each(|_, known| {
             if let Some(idle) = known.purge_idle(now) {
                 progress.purges += 1;
                 progress.purge_idle = progress.purge_idle.max(idle);
             }
             progress.check_late = progress.check_late.max(known.upkeep.check_late_by(now));
-        }
+        });
         progress
     }
 
     /// The reason that was reported last on a claim.
     pub(crate) fn reason(&self, uid: &str) -> Option<&'static str> {
-        self.claims.lock().get(uid)?.last_status.map(|last| last.reason)
-    }
-
-    /// The uids of the claims whose upkeep is due, each once.
-    pub(crate) fn take_due(&self) -> HashSet<String> {
-        let now = Instant::now();
-        self.uids(|m| m.upkeep.take_due(now))
+        self.claims.get(uid, |known| known.last_status.map(|last| last.reason))
     }
 
     /// Ends the wait of one claim.
     pub(crate) fn wake(&self, uid: &str) {
-        if let Some(known) = self.claims.lock().get_mut(uid) {
-            known.waits.wake();
-        }
+        self.claims.get(uid, |known| known.waits.schedule.wake());
     }
 
     /// Ends the wait of a claim whose status has one of these reasons.
     pub(crate) fn wake_if_reported(&self, uid: &str, reasons: &[&str]) {
-        if let Some(known) = self.claims.lock().get_mut(uid)
-            && known.last_status.as_ref().is_some_and(|last| reasons.contains(&last.reason))
-        {
-            known.waits.wake();
-        }
+        self.claims.get(uid, |known| {
+            if known.last_status.as_ref().is_some_and(|last| reasons.contains(&last.reason)) {
+                known.waits.schedule.wake();
+            }
+        });
     }
 
     /// Ends the wait of every claim that depends on `secret` and has not read this version; returns their uids.
     pub(crate) fn wake_dependants(&self, secret: &SecretRef, version: Option<&str>) -> HashSet<String> {
-        self.uids(|m| m.waits.wake_for_secret(secret, version))
+        let mut woken = HashSet::new();
+        self.claims.for_each(|uid, known| {
+            if known.waits.wake_for_secret(secret, version) {
+                woken.insert(uid.to_owned());
+            }
+        });
+        woken
     }
 
     /// Remembers which bucket the claim's removal waits for.
@@ -329,18 +315,9 @@ impl Memory {
     /// Ends the wait of every claim that waits for this bucket; returns their uids.
     pub(crate) fn wake_for_bucket(&self, bucket: &str) -> HashSet<String> {
         let mut waiting = self.wait_for_buckets.lock();
-        if waiting.is_empty() {
-            return HashSet::new();
-        }
-        let mut claims = self.claims.lock();
-        waiting.retain(|uid| claims.get(uid.as_str()).is_some_and(|known| known.waits.is_for_a_bucket()));
-        let mut wake = |uid: &&String| claims.get_mut(uid.as_str()).is_some_and(|m| m.waits.wake_for_bucket(bucket));
-        waiting.iter().filter(|uid| wake(uid)).cloned().collect()
-    }
-
-    fn uids(&self, mut which: impl FnMut(&mut ClaimMemory) -> bool) -> HashSet<String> {
-        let mut claims = self.claims.lock();
-        claims.iter_mut().filter_map(|(uid, known)| which(known).then(|| uid.to_string())).collect()
+        waiting.retain(|uid| self.claims.get(uid, |known| known.waits.is_for_a_bucket()));
+        let wakes = |uid: &&String| self.claims.get(uid, |known| known.waits.wake_for_bucket(bucket));
+        waiting.iter().filter(wakes).cloned().collect()
     }
 }
 
@@ -351,15 +328,6 @@ mod tests {
 
     fn claim() -> ClaimId {
         ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() }
-    }
-
-    #[test]
-    fn a_claim_is_worked_on_by_one_at_a_time() {
-        let memory = Memory::default();
-        let guard = memory.try_lock(&claim());
-        assert!(guard.is_some() && memory.try_lock(&claim()).is_none() && memory.try_lock(&claim()).is_none());
-        drop(guard);
-        assert!(memory.try_lock(&claim()).is_some());
     }
 
     #[test]
@@ -374,15 +342,6 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_stale_until_the_cache_shows_our_write() {
-        let memory = Memory::default();
-        memory.wrote(&claim(), Some("12"));
-        assert!(memory.is_stale(&claim(), Some("9")));
-        assert!(!memory.is_stale(&claim(), Some("12")));
-        assert!(!memory.is_stale(&claim(), Some("9")), "seen once, it is not asked for again");
-    }
-
-    #[test]
     fn a_secret_wakes_the_claims_that_depend_on_it() {
         let memory = Memory::default();
         let secret = SecretRef { namespace: "ns".into(), name: "owner".into() };
@@ -394,7 +353,7 @@ mod tests {
     #[test]
     fn a_bucket_that_is_free_wakes_the_claims_that_wait_for_it() {
         let memory = Memory::default();
-        let waits = |memory: &Memory| !memory.wait_for_buckets.lock().is_ok_and(|waiting| waiting.is_empty());
+        let waits = |memory: &Memory| !memory.wait_for_buckets.lock().is_empty();
         memory.wait_for_bucket(&claim(), Some("photos"));
         assert!(memory.wake_for_bucket("other").is_empty());
         assert_eq!(memory.wake_for_bucket("photos"), HashSet::from(["u".to_owned()]));
@@ -420,20 +379,6 @@ mod tests {
             m.removed_objects(1);
             assert!(m.waits.failed(FailureClass::Retryable) <= Duration::from_secs(1), "it went on");
         });
-    }
-
-    #[test]
-    fn memory_of_claims_deleted_unseen_is_forgotten() {
-        let memory = Memory::default();
-        memory.entry(&claim(), ClaimMemory::executes);
-        memory.keep_only(&HashSet::from([claim().uid]));
-        assert_eq!(memory.claims(), 1);
-        let guard = memory.try_lock(&claim());
-        memory.keep_only(&HashSet::new());
-        assert_eq!(memory.claims(), 1, "it is being worked on");
-        drop(guard);
-        memory.keep_only(&HashSet::new());
-        assert_eq!(memory.claims(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -462,12 +407,5 @@ mod tests {
         report(&stuck, reasons::BUCKET_IN_USE);
         memory.entry(&moving, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
         assert_eq!(shows(), (0, Duration::ZERO), "one is stopped by something else, and one is done");
-    }
-
-    #[test]
-    fn asking_what_is_remembered_leaves_nothing() {
-        let memory = Memory::default();
-        assert_eq!(memory.get(&claim(), |m| m.waits.probes()), 0);
-        assert_eq!(memory.claims(), 0);
     }
 }

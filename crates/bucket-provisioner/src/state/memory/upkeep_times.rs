@@ -14,8 +14,6 @@ use crate::store::{AppCredentials, FailureClass};
 /// What is remembered about the upkeep of a bound claim.
 #[derive(Debug, Default)]
 pub(crate) struct UpkeepTimes {
-    /// When to reconcile the claim even if nothing has changed.
-    recheck_at: Option<Instant>,
     /// When to check the store next.
     check_at: Option<Instant>,
     pub(super) pending_key: Option<Box<Pending>>,
@@ -47,16 +45,6 @@ fn part_of(whole: Duration, parts: std::ops::RangeInclusive<f64>) -> Option<Dura
 }
 
 impl UpkeepTimes {
-    /// Sets when to reconcile the claim even if nothing has changed; `None` for never.
-    pub(crate) fn recheck_in(&mut self, wait: Option<Duration>) {
-        self.recheck_at = wait.and_then(|wait| Instant::now().checked_add(wait));
-    }
-
-    /// Whether that time has come. True only once.
-    pub(super) fn take_due(&mut self, now: Instant) -> bool {
-        self.recheck_at.take_if(|at| *at <= now).is_some()
-    }
-
     /// The time until the next check; zero if it is due, `None` if there are no checks.
     ///
     /// The first check is at a random time within the interval, so that a restart does not check all claims at once; the
@@ -194,20 +182,6 @@ mod tests {
         let next = times.check_in(Some(hour)).unwrap();
         assert!(next >= hour * 9 / 10 && next <= hour * 11 / 10, "{next:?}");
         assert_eq!(UpkeepTimes::default().check_in(None), None, "never, if it is turned off");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_is_rechecked_once_when_its_time_has_come() {
-        let mut times = UpkeepTimes::default();
-        times.recheck_in(Some(Duration::from_secs(5)));
-        tokio::time::advance(Duration::from_secs(4)).await;
-        assert!(!times.take_due(Instant::now()));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(times.take_due(Instant::now()) && !times.take_due(Instant::now()));
-        times.recheck_in(Some(Duration::from_secs(5)));
-        times.recheck_in(None);
-        tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(!times.take_due(Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]

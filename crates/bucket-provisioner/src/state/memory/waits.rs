@@ -5,40 +5,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::decide::backoff;
-use crate::decide::claim::{self, Claim, WantedBucket};
+use crate::decide::claim::{self, Claim};
 use crate::store::{FailureClass, SecretRef};
+use operator_runtime::engine::{Inputs, Schedule};
 
-/// Shortest time between two attempts that somebody requests.
-const RETRY_GAP: Duration = Duration::from_secs(5);
-
-/// The inputs of an attempt. While they do not change, a waiting claim continues to wait.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Inputs {
-    pub(crate) class_name: Option<String>,
-    pub(crate) bucket: Option<WantedBucket>,
-    pub(crate) deleting: bool,
-    /// The annotation that requests another attempt at once.
-    pub(crate) retry: Option<String>,
-    /// The annotation that requests new keys.
-    pub(crate) rotation: Option<String>,
-    pub(crate) object_bucket_name: Option<String>,
-    /// The annotation that asks for the bucket of a deleted claim.
-    pub(crate) undo: Option<String>,
-}
-
-impl Inputs {
-    pub(crate) fn of(claim: &Claim) -> Self {
-        let spec = claim.spec().ok();
-        Self {
-            class_name: spec.map(|spec| spec.storage_class_name.clone()),
-            bucket: spec.and_then(|spec| claim::wanted(spec, &claim.id.uid).ok()),
-            deleting: claim.deleting,
-            retry: claim.retry_request.clone(),
-            rotation: claim.rotation_request.clone(),
-            object_bucket_name: spec.and_then(|spec| spec.object_bucket_name.clone()),
-            undo: claim.undo_request.clone(),
-        }
-    }
+/// What an attempt for a claim depends on. While it does not change, a waiting claim continues to wait.
+pub(crate) fn inputs(claim: &Claim) -> Inputs {
+    let spec = claim.spec().ok();
+    let class = spec.map(|spec| &spec.storage_class_name);
+    let bucket = spec.and_then(|spec| claim::wanted(spec, &claim.id.uid).ok());
+    let record = spec.map(|spec| &spec.object_bucket_name);
+    let requests = (&claim.retry_request, &claim.rotation_request);
+    Inputs::of(&(class, bucket, record, claim.deleting, &claim.undo_request), &requests)
 }
 
 /// The provisioning Secret that an attempt depends on.
@@ -54,14 +32,7 @@ struct OwnerSecret {
 /// What a claim waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// Failures in a row.
-    failures: u32,
-    /// Something that the claim waits for has changed since the attempt started.
-    woken: bool,
-    inputs: Option<Box<Inputs>>,
-    not_before: Option<Instant>,
-    /// When somebody last requested another attempt.
-    asked_at: Option<Instant>,
+    pub(super) schedule: Schedule,
     /// How often the present keys were refused in a row.
     probes: u32,
     /// When that began.
@@ -76,73 +47,42 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
+    pub(super) fn of(schedule: Schedule) -> Self {
+        Self { schedule, ..Self::default() }
+    }
+
     /// How much longer the claim has to wait. Changed inputs end the wait and reset the backoff.
-    pub(crate) fn remaining(&mut self, inputs: &Inputs) -> Option<Duration> {
-        let now = Instant::now();
-        let asks_only = |known: &Inputs| {
-            Inputs { retry: inputs.retry.clone(), rotation: inputs.rotation.clone(), ..known.clone() } == *inputs
-        };
-        if self.inputs.as_deref() != Some(inputs) && self.inputs.as_deref().is_some_and(asks_only) {
-            let left = self.asked_at.map(|at| RETRY_GAP.saturating_sub(now.saturating_duration_since(at)));
-            if let Some(left) = left.filter(|left| !left.is_zero()) {
-                return Some(left);
-            }
-            self.asked_at = Some(now);
-        }
-        if self.inputs.as_deref() != Some(inputs) {
-            self.inputs = Some(Box::new(inputs.clone()));
-            self.not_before = None;
-            self.failures = 0;
-            self.keys_work();
-        }
-        let left = self.not_before?.saturating_duration_since(now);
-        (!left.is_zero()).then_some(left)
+    pub(crate) fn remaining(&mut self, inputs: Inputs) -> Option<Duration> {
+        let Self { schedule, probes, refused_since, .. } = self;
+        schedule.remaining(inputs, || (*probes, *refused_since) = (0, None))
     }
 
     /// The number of the attempt that starts now, from 1.
     pub(crate) fn attempt(&mut self, inputs: Inputs) -> u32 {
-        self.inputs = Some(Box::new(inputs));
-        self.woken = false;
         self.waits_for_keys = false;
-        self.failures.saturating_add(1)
+        self.schedule.begin(inputs)
     }
 
     /// An attempt has failed: returns the wait before the next one; zero if something changed while it ran.
     pub(crate) fn failed(&mut self, class: FailureClass) -> Duration {
-        if self.woken {
-            return Duration::ZERO;
+        let delay = |failures| backoff::delay(class, failures, &mut rand::rng());
+        match class {
+            FailureClass::InProgress => {
+                self.schedule.progressed();
+                self.schedule.set_wait(delay(0))
+            }
+            FailureClass::Retryable | FailureClass::Terminal => self.schedule.failed(delay),
         }
-        self.failures = match class {
-            FailureClass::InProgress => 0,
-            FailureClass::Retryable | FailureClass::Terminal => self.failures.saturating_add(1),
-        };
-        self.set_wait(backoff::delay(class, self.failures, &mut rand::rng()))
     }
 
     /// The same, with a wait that does not grow.
     pub(crate) fn set_wait(&mut self, wait: Duration) -> Duration {
-        if self.woken {
-            return Duration::ZERO;
-        }
-        self.defer(wait);
-        wait
-    }
-
-    /// Progress resets the backoff.
-    pub(super) fn progressed(&mut self) {
-        self.failures = 0;
+        self.schedule.set_wait(wait)
     }
 
     /// The claim waits for a while, unless something that it waits for changes.
     pub(crate) fn defer(&mut self, wait: Duration) {
-        self.not_before = Some(Instant::now() + wait);
-    }
-
-    /// Ends the wait.
-    pub(super) fn wake(&mut self) {
-        self.woken = true;
-        self.not_before = None;
-        self.failures = 0;
+        self.schedule.defer(wait);
     }
 
     /// The keys do not work yet: returns the wait before the next try.
@@ -180,7 +120,7 @@ impl Waits {
     pub(crate) fn seen_to_work(&mut self, key: &str) -> Duration {
         self.working_key = Some(key.into());
         self.waits_for_keys = false;
-        self.not_before = None;
+        self.schedule.stop_waiting();
         self.keys_work()
     }
 
@@ -210,7 +150,7 @@ impl Waits {
     pub(crate) fn has_read(&mut self, version: Option<String>) {
         let Some(secret) = &mut self.owner_secret else { return };
         if secret.changed.is_some() && secret.changed == version {
-            self.woken = false;
+            self.schedule.has_read_change();
         }
         secret.read = version;
     }
@@ -222,7 +162,7 @@ impl Waits {
             return false;
         }
         depends.changed = version.map(str::to_owned);
-        self.wake();
+        self.schedule.wake();
         true
     }
 
@@ -239,7 +179,7 @@ impl Waits {
     pub(super) fn wake_for_bucket(&mut self, bucket: &str) -> bool {
         let waits = self.bucket.as_deref() == Some(bucket);
         if waits {
-            self.wake();
+            self.schedule.wake();
         }
         waits
     }
@@ -251,15 +191,7 @@ mod tests {
     use super::*;
 
     fn inputs(class: &str) -> Inputs {
-        Inputs {
-            class_name: Some(class.into()),
-            bucket: None,
-            deleting: false,
-            retry: None,
-            rotation: None,
-            object_bucket_name: None,
-            undo: None,
-        }
+        Inputs::of(&class, &())
     }
 
     fn secret() -> SecretRef {
@@ -277,17 +209,17 @@ mod tests {
         let mut waits = started();
         let hour = Duration::from_secs(3600);
         assert_eq!(waits.set_wait(hour), hour);
-        assert!(waits.remaining(&inputs("a")).is_some());
-        let asks = Inputs { rotation: Some("now".into()), ..inputs("a") };
-        assert_eq!(waits.remaining(&asks), None);
+        assert!(waits.remaining(inputs("a")).is_some());
+        let asks = Inputs::of(&"a", &"now");
+        assert_eq!(waits.remaining(asks), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_claim_waits_until_its_inputs_change() {
         let mut waits = started();
         waits.failed(FailureClass::Terminal);
-        assert!(waits.remaining(&inputs("a")).unwrap() > Duration::from_secs(5));
-        assert_eq!(waits.remaining(&inputs("b")), None);
+        assert!(waits.remaining(inputs("a")).unwrap() > Duration::from_secs(5));
+        assert_eq!(waits.remaining(inputs("b")), None);
         assert_eq!(waits.attempt(inputs("b")), 1, "an edit resets the backoff");
     }
 
@@ -295,9 +227,9 @@ mod tests {
     async fn the_wait_ends_with_time() {
         let mut waits = started();
         let delay = waits.failed(FailureClass::Retryable);
-        assert!(waits.remaining(&inputs("a")).is_some());
+        assert!(waits.remaining(inputs("a")).is_some());
         tokio::time::advance(delay).await;
-        assert_eq!(waits.remaining(&inputs("a")), None);
+        assert_eq!(waits.remaining(inputs("a")), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -308,9 +240,9 @@ mod tests {
         waits.depends_on(&secret());
         waits.has_read(Some("7".into()));
         assert!(!waits.wake_for_secret(&secret(), Some("7")), "that is what it read");
-        assert!(waits.remaining(&inputs("a")).is_some());
+        assert!(waits.remaining(inputs("a")).is_some());
         assert!(waits.wake_for_secret(&secret(), Some("8")));
-        assert_eq!(waits.remaining(&inputs("a")), None);
+        assert_eq!(waits.remaining(inputs("a")), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -321,11 +253,11 @@ mod tests {
         tokio::time::advance(Duration::from_millis(200)).await;
         assert_eq!(waits.tries_often(), Some(Duration::from_millis(200)));
         assert_eq!(waits.seen_to_work("a"), Duration::from_millis(200));
-        assert!(waits.remaining(&inputs("a")).is_none());
+        assert!(waits.remaining(inputs("a")).is_none());
         assert!(waits.takes_as_working("a") && !waits.takes_as_working("a"), "the attempt after that tries it");
         // An attempt that fails otherwise waits as long as others.
         waits.failed(FailureClass::Terminal);
-        assert!(waits.remaining(&inputs("a")).is_some() && waits.tries_often().is_none());
+        assert!(waits.remaining(inputs("a")).is_some() && waits.tries_often().is_none());
 
         waits.keys_refused();
         assert!(waits.tries_often().is_some() && !waits.takes_as_working("a"));
@@ -338,9 +270,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_correction_while_an_attempt_runs_is_not_missed() {
         let mut waits = started();
-        waits.wake();
+        waits.schedule.wake();
         assert_eq!(waits.failed(FailureClass::Terminal), Duration::ZERO);
-        assert_eq!(waits.remaining(&inputs("a")), None);
+        assert_eq!(waits.remaining(inputs("a")), None);
         waits.attempt(inputs("a"));
         assert!(waits.failed(FailureClass::Terminal) > Duration::from_secs(5));
     }

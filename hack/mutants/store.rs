@@ -2,8 +2,8 @@
 //!
 //! Long, because one store has all mistakes, each beside the right code.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
@@ -135,7 +135,7 @@ impl Lockers {
 
     /// Whether [`Mutant::RemembersClass`] does not know where the bucket is.
     fn has_forgotten(&self, call: &Call<'_, Self>) -> bool {
-        let servers = self.servers.lock();
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let now = servers.get(&call.record.class_name);
         self.is(Mutant::RemembersClass) && now != Some(&call.parameters.server)
     }
@@ -161,7 +161,7 @@ impl Provisioner for Lockers {
 
     fn plan(&self, request: &Request<'_, Parameters>) -> Result<Plan, StoreError> {
         let plan = request.plan(self.endpoint(request.parameters));
-        let mut servers = self.servers.lock();
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         servers.insert(request.class_name.to_owned(), request.parameters.server.clone());
         Ok(match self.mutant {
             Some(Mutant::PlanVaries) => plan.with_state("attempt", format!("{:08x}", rand::random::<u32>())),

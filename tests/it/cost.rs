@@ -22,6 +22,10 @@ fn without_events(writes: Vec<String>) -> Vec<String> {
     writes.into_iter().filter(|name| !name.ends_with(" events")).collect()
 }
 
+/// Of one claim, besides its writes: is the ConfigMap somebody else's, could the Secret be written, and with which
+/// credentials. The watches show the rest.
+const READS: [&str; 2] = ["get configmaps", "get secrets"];
+
 /// And nothing after a restart.
 #[tokio::test]
 async fn a_claim_costs_eight_writes_and_six_aws_calls() {
@@ -43,6 +47,11 @@ async fn a_claim_costs_eight_writes_and_six_aws_calls() {
     let patches: Vec<_> = writes.filter(|call| of_first(&call.target)).map(|call| call.name.as_str()).collect();
     let expected: Vec<_> = WRITES.into_iter().filter(|name| name.starts_with("patch")).collect();
     assert_eq!(patches, expected);
+    let mut reads = world.kubernetes.names();
+    reads.retain(|name| name.starts_with("get "));
+    reads.sort_unstable();
+    let expected = READS.into_iter().flat_map(|name| [name; 2]);
+    assert_eq!(reads, expected.collect::<Vec<_>>());
     let six = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2", "GetObject"];
     let aws = world.aws.names();
     for call in six {

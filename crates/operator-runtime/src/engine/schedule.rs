@@ -164,7 +164,7 @@ impl Schedule {
         is_behind
     }
 
-    /// After a success: everything but the recheck, the version and the last request begins anew.
+    /// After a success: everything but the recheck and the version begins anew.
     pub fn succeeded(&mut self) {
         let Self { recheck_at, written, .. } = *self;
         *self = Self { recheck_at, written, ..Self::default() };

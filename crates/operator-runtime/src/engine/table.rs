@@ -127,17 +127,16 @@ impl<T: Remembered> Table<T> {
     /// The objects that are to be looked at now, each once. Waits until there are some.
     pub async fn due(&self) -> Vec<Box<str>> {
         loop {
-            let (due, next) = self.take_due(Instant::now());
+            let looked = Instant::now();
+            let (due, next) = self.take_due(looked);
             if !due.is_empty() {
                 return due;
             }
             match next {
                 None => self.sooner.notified().await,
-                Some(at) => {
-                    let at = at.max(Instant::now() + LOOK_GAP);
-                    let _ = tokio::time::timeout_at(at, self.sooner.notified()).await;
-                }
+                Some(at) => drop(tokio::time::timeout_at(at, self.sooner.notified()).await),
             }
+            tokio::time::sleep_until(looked + LOOK_GAP).await;
         }
     }
 

@@ -18,8 +18,8 @@ use operator_runtime::observe::spans;
 
 /// Longest time a verb may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
-/// Longest time of an attempt, in which each of the two verbs may be called.
-const ATTEMPT_LIMIT: Duration = Duration::from_secs(300);
+/// Longest time of an attempt, in which three verbs may be called.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(420);
 /// After a write at the same time, which wakes the claim anyway.
 const RACE: Duration = Duration::from_secs(1);
 

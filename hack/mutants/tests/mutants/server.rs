@@ -1,9 +1,8 @@
 //! The store: buckets and users in the memory of the test, behind HTTP for the operator.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -62,7 +61,7 @@ impl Drop for Server {
 }
 
 fn lock(shelves: &Mutex<Shelves>) -> MutexGuard<'_, Shelves> {
-    shelves.lock()
+    shelves.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn random() -> String {

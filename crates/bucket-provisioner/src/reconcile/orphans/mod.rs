@@ -203,7 +203,11 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 self.ctx.orphans.gone(name);
                 return Next::Done.into();
             }
-            Err(problem) => return self.failed(name, &problem).into(),
+            Err(problem) => {
+                // It says nothing about the record as it was checked before.
+                self.records.entry(name, |known| known.schedule.begin(Inputs::default()));
+                return self.failed(name, &problem).into();
+            }
         };
         let inputs = inputs(&object);
         if let Some(left) = self.records.get(name, |known| known.schedule.remaining(inputs, || ())) {
@@ -216,9 +220,17 @@ impl<P: Provisioner> OrphanController<'_, P> {
             Ok(queued @ Outcome::Removal(_)) => queued,
             Ok(outcome) => {
                 self.records.get(name, |known| known.schedule.succeeded());
+                self.forget_if_idle(name, |known| known.reported.is_none());
                 outcome
             }
             Err(problem) => self.failed(name, &problem).into(),
+        }
+    }
+
+    /// Forgets a record of which there is nothing to remember.
+    fn forget_if_idle(&self, name: &str, is_idle: impl Fn(&Checked) -> bool) {
+        if self.records.get(name, |known| !known.is_queued && is_idle(known)) {
+            self.records.forget(name);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Removing what was created for deleted claims, with a worker: in the same queues as claims that are removed.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,9 @@ impl<P: Provisioner> OrphanController<'_, P> {
             }
         };
         self.records.get(&name, |known| known.is_queued = false);
+        if next.is_none() && !self.ctx.caches.records.has(&name) {
+            self.forget_if_idle(&name, |_| true);
+        }
         next
     }
 
@@ -147,7 +151,8 @@ impl<P: Provisioner> OrphanController<'_, P> {
             }
             teardown::remove_orphan(ctx, &claim, stored, undo, retain).await
         });
-        let removed = removal.instrument(traced.clone()).await;
+        let removed = AssertUnwindSafe(removal.instrument(traced.clone())).catch_unwind().await;
+        let removed = removed.unwrap_or(Err(Error::Panicked));
         if let Err(problem) = &removed {
             step::failed(&traced, problem);
         }

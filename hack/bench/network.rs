@@ -205,7 +205,7 @@ pub(crate) async fn serve(network: Network, upstream: &str) -> Result<(), Failur
 async fn answer(server: Arc<Server>) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let mut state = server.lock();
+        let mut state = server.state.lock();
         let mut words = line.split(' ');
         let (what, kind, value) = (words.next(), words.next().and_then(Kind::named), words.next());
         match (what, kind, value) {

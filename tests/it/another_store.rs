@@ -16,11 +16,13 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
+use crate::orphans::force_out;
 use crate::support::{PATIENCE, World, assert_contains, phase, seen};
 
 /// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps get a
 /// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are
-/// never rotated. Whether a bucket is still there is found in two steps.
+/// never rotated. Whether a bucket is still there is found in two steps. The first call that revokes access to a bucket
+/// whose name begins with "buggy" panics.
 #[derive(Clone, Default)]
 struct Shelf {
     things: Arc<Mutex<BTreeSet<String>>>,
@@ -103,6 +105,9 @@ impl Provisioner for Shelf {
     }
 
     async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
+        let bucket = call.bucket();
+        assert!(!bucket.starts_with("buggy") || !self.put(&format!("{bucket}, panicked")), "a mistake of the author");
+        self.take(&format!("{bucket}, panicked"));
         self.take(call.user());
         Ok(AccessRemoval::Deleted)
     }
@@ -206,6 +211,28 @@ async fn outputs_of_a_store_are_written_and_repaired() {
         world.assert_no_objects(claim).await;
     }
     assert!(shelf.things.lock().unwrap().is_empty(), "{:?}", shelf.things);
+}
+
+/// Neither of a claim nor of an ObjectBucket without its claim, and no other claim notices.
+#[tokio::test]
+async fn a_panic_in_a_verb_ends_only_its_attempt() {
+    let world = World::new().await;
+    let (shelf, class) = serve(&world).await;
+    let claims = ["buggy-claim", "buggy-orphan"];
+    for claim in claims {
+        world.claim(claim, &class).await;
+        world.wait_bound(claim).await;
+    }
+    force_out(&world, "buggy-orphan").await;
+    let record = world.record_name("buggy-orphan");
+    assert_contains(&world.wait_orphaned(&record, "RemovalFailed").await, &["this is a bug"]);
+    world.wait_orphaned(&record, "ClaimVanished").await;
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    world.delete_claim("buggy-claim").await;
+    world.wait_gone("buggy-claim").await;
+    let is_access = |thing: &&String| thing.contains("buggy") && thing.starts_with(&world.namespace);
+    assert_eq!(shelf.things.lock().unwrap().iter().find(is_access), None, "a user is left");
 }
 
 async fn annotate(world: &World, claim: &str, annotations: serde_json::Value) {

@@ -112,7 +112,7 @@ async fn the_next_operator_revokes_the_access_of_a_vanished_claim() {
 
 /// Takes the finalizer off the claim and deletes it while the operator runs. The operator puts the finalizer back on
 /// what is there, so both go in one go.
-async fn force_out(world: &World, claim: &str) {
+pub(crate) async fn force_out(world: &World, claim: &str) {
     world.kubernetes.inject(|call| match call.name.as_str() {
         "patch objectbucketclaims" => Verdict::Answer(503, String::new()),
         _ => Verdict::Pass,

@@ -8,6 +8,9 @@ use tokio::time::Instant;
 /// Shortest time between two attempts that somebody requests.
 const REQUEST_GAP: Duration = Duration::from_secs(5);
 
+/// Longest wait, so that any can be added to a time.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// What an attempt depends on, as hashes. While it stays the same, an object waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inputs {
@@ -97,7 +100,7 @@ impl Schedule {
 
     /// The object waits, unless something that it waits for changes.
     pub fn defer(&mut self, wait: Duration) {
-        self.not_before = Instant::now().checked_add(wait);
+        self.not_before = Instant::now().checked_add(wait.min(LONGEST_WAIT));
     }
 
     /// Failures in a row with the same inputs.

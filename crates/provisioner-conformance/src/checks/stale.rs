@@ -74,8 +74,12 @@ async fn settle<B: Backend>(stage: &Stage<B>, view: View, class: &str) {
     world.kubernetes.clear();
     let mut operator = stage.start();
     let record = format!("/{}", world.record_name("photos"));
-    let looks_up = |call: &Call| call.name == "get objectbuckets" && call.target.ends_with(&record);
-    world.kubernetes.wait_until("a read of the ObjectBucket", |calls| calls.iter().any(looks_up)).await;
+    let acts = |call: &Call| match call.name.as_str() {
+        "get objectbuckets" => call.target.ends_with(&record),
+        "patch objectbucketclaims" => call.target.contains("/photos"),
+        _ => false,
+    };
+    world.kubernetes.wait_until("a call for the claim", |calls| calls.iter().any(acts)).await;
     gate.open();
     stage.bind("later", class).await;
     stage.unbind("later").await;

@@ -71,7 +71,6 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         plan,
     } = record;
     let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, on_delete, state, outputs } = plan;
-    let Rotation { every, grace } = rotation;
     let Endpoint { host: _, port: _, region: _, url } = endpoint;
 
     let mut recorded = state.clone();
@@ -107,11 +106,8 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if let Some(url) = url {
         set(wire::state::ENDPOINT_URL, url);
     }
-    if let Some(every) = every {
-        set(wire::state::ROTATE_KEYS_EVERY, &every.as_secs().to_string());
-    }
-    if *grace != Rotation::DEFAULT_GRACE {
-        set(wire::state::KEY_GRACE_PERIOD, &grace.as_secs().to_string());
+    for (key, seconds) in rotation.recorded() {
+        set(key, &seconds);
     }
     if let Some(secret) = owner_secret {
         set(wire::state::SECRET_NAMESPACE, &secret.namespace);
@@ -305,10 +301,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         (None, None) => None,
         _ => return Err("spec.additionalState has only one of secretName and secretNamespace".to_owned()),
     };
-    let rotation = Rotation {
-        every: state.seconds(wire::state::ROTATE_KEYS_EVERY)?,
-        grace: state.seconds(wire::state::KEY_GRACE_PERIOD)?.unwrap_or(Rotation::DEFAULT_GRACE),
-    };
+    let rotation = Rotation::read_recorded(|key| state.seconds(key))?;
     let on_delete = match state.take(wire::state::ON_DELETE) {
         // Earlier versions recorded neither.
         None if mode == Mode::Created && record::state(object, wire::state::CLAIM_CREATED_AT).is_some() => {

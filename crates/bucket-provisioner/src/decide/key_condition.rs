@@ -1,25 +1,15 @@
 //! The condition KeysCurrent of a bound claim, from the state of its keys. Pure.
 
 use crate::api::ConditionStatus::{False, True};
+use crate::decide::claim::Claim;
 use crate::decide::keys::{self, KeyNotes, Retiring, text};
 use crate::decide::report::KeysCondition;
 use crate::reasons;
 
-/// What is known about the keys of a bound claim.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KeyFacts<'a> {
-    pub(crate) notes: &'a KeyNotes,
-    /// The claim's annotation that requests new keys.
-    pub(crate) request: Option<&'a str>,
-    /// Why the last rotation failed.
-    pub(crate) failure: Option<&'a str>,
-    /// The claim has the condition already.
-    pub(crate) has_condition: bool,
-}
-
-/// The condition; `None` as long as nothing was ever due, so that most claims do not have it.
-pub(crate) fn condition_of(facts: &KeyFacts<'_>) -> Option<KeysCondition> {
-    let KeyFacts { notes, request, failure, has_condition } = *facts;
+/// The condition; `None` as long as nothing was ever due, so that most claims do not have it. `failure`: why the last
+/// rotation failed.
+pub(crate) fn condition_of(claim: &Claim, notes: &KeyNotes, failure: Option<&str>) -> Option<KeysCondition> {
+    let has_condition = claim.status.conditions.iter().any(|condition| condition.type_ == reasons::KEYS_CURRENT);
     let condition = |status, reason, message| Some(KeysCondition { status, reason, message });
     if let Some(failure) = failure {
         return condition(False, reasons::ROTATION_FAILED, failure.to_owned());
@@ -28,7 +18,7 @@ pub(crate) fn condition_of(facts: &KeyFacts<'_>) -> Option<KeysCondition> {
         .issued_at
         .map_or_else(String::new, |at| format!("the key in the claim's Secret was issued at {}", text(at)));
     match &notes.retiring {
-        Some(Retiring { id, at, .. }) if keys::is_requested(notes, request) => {
+        Some(Retiring { id, at, .. }) if keys::are_requested(claim, notes) => {
             let message = format!(
                 "new keys were requested, and a user has two keys at most: they are issued when the previous key {id} is deleted, after {}",
                 text(*at)
@@ -59,16 +49,25 @@ mod tests {
     use std::time::Duration;
 
     use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
+    use crate::store::ClaimId;
 
     fn notes() -> KeyNotes {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         keys::succeed("AKIA1".into(), Duration::from_secs(86_400), now, Some("first"))
     }
 
+    fn claim(request: Option<&str>) -> Claim {
+        let id = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "1".into() };
+        let mut claim = Claim::gone(id);
+        claim.rotation_request = request.map(str::to_owned);
+        claim
+    }
+
     fn current(notes: &KeyNotes, request: Option<&str>) -> KeysCondition {
-        condition_of(&KeyFacts { notes, request, failure: None, has_condition: false }).unwrap()
+        condition_of(&claim(request), notes, None).unwrap()
     }
 
     #[test]
@@ -94,10 +93,11 @@ mod tests {
 
     #[test]
     fn a_failure_is_reported_and_most_claims_have_no_condition() {
-        let none = KeyNotes::default();
-        let facts = KeyFacts { notes: &none, request: None, failure: None, has_condition: false };
-        assert_eq!(condition_of(&facts), None);
-        assert_eq!(condition_of(&KeyFacts { failure: Some("denied"), ..facts }).unwrap().reason, "RotationFailed");
-        assert_eq!(condition_of(&KeyFacts { has_condition: true, ..facts }).unwrap().status, True);
+        let (none, mut claim) = (KeyNotes::default(), claim(None));
+        assert_eq!(condition_of(&claim, &none, None), None);
+        assert_eq!(condition_of(&claim, &none, Some("denied")).unwrap().reason, "RotationFailed");
+        let condition = json!({ "type": "KeysCurrent", "status": "False", "reason": "RotationFailed", "message": "" });
+        claim.status.conditions.push(serde_json::from_value(condition).unwrap());
+        assert_eq!(condition_of(&claim, &none, None).unwrap().status, True);
     }
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use rand::RngExt as _;
 
+use super::claim::Claim;
 use super::steps::Upkeep;
 use crate::api::wire::annotation;
 use crate::decide::metadata::NOTE_MAX;
-use crate::store::{Deactivation, Rotation};
+use crate::store::{Deactivation, Plan, Rotation};
 
 /// The notes on keys in a claim's Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,6 +70,11 @@ impl KeyNotes {
     }
 
     /// The notes with plausible times. Otherwise a user could write times in the far future, and so prevent what is due.
+    pub(crate) fn plausible(self, plan: &Plan, now: Timestamp) -> Self {
+        self.clamp_to_now(&plan.rotation, now)
+    }
+
+    /// The same.
     pub(crate) fn clamp_to_now(self, rotation: &Rotation, now: Timestamp) -> Self {
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
         let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
@@ -199,7 +205,7 @@ fn after(now: Timestamp, wait: Duration) -> Timestamp {
 }
 
 /// Whether keys other than the present ones are requested.
-pub(crate) fn is_requested(notes: &KeyNotes, request: Option<&str>) -> bool {
+fn is_requested(notes: &KeyNotes, request: Option<&str>) -> bool {
     request.is_some() && request != notes.answers.as_deref()
 }
 
@@ -214,16 +220,27 @@ pub(crate) fn period(every: Duration, uid: &str) -> Duration {
     every.saturating_sub(tenth.mul_f64((hash % 1000) as f64 / 1000.0))
 }
 
-/// What is due for the keys of a bound claim, or the time until something is. `rotation.every`: see [`period`].
-///
-/// `request`: the claim's annotation. A user can have two keys, so a previous or lost one is deleted before the present
-/// one is replaced.
-pub(crate) fn due(
+/// Whether the claim requests keys other than the present ones.
+pub(crate) fn are_requested(claim: &Claim, notes: &KeyNotes) -> bool {
+    is_requested(notes, claim.rotation_request.as_deref())
+}
+
+/// What is due for the keys of a bound claim, or the time until something is.
+pub(crate) fn due_for(
+    claim: &Claim,
     notes: &KeyNotes,
-    request: Option<&str>,
     rotation: &Rotation,
     now: Timestamp,
 ) -> (Upkeep, Option<Duration>) {
+    let every = rotation.every.map(|every| period(every, &claim.id.uid));
+    due(notes, claim.rotation_request.as_deref(), &Rotation { every, ..*rotation }, now)
+}
+
+/// The same. `rotation.every`: see [`period`].
+///
+/// `request`: the claim's annotation. A user can have two keys, so a previous or lost one is deleted before the present
+/// one is replaced.
+fn due(notes: &KeyNotes, request: Option<&str>, rotation: &Rotation, now: Timestamp) -> (Upkeep, Option<Duration>) {
     let left = |until: Timestamp| Duration::try_from(until.duration_since(now)).unwrap_or_default();
     let unused = [notes.retiring.as_ref().map(|key| key.at), notes.review_at];
     if let Some(wait) = unused.into_iter().flatten().min().map(left) {

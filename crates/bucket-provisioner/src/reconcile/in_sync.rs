@@ -13,9 +13,8 @@ use crate::decide::record::{Author, Stored};
 use crate::decide::report::{self, OtherConditions};
 use crate::decide::steps::Upkeep;
 use crate::decide::upkeep::{self, Times};
-use crate::reasons;
 use crate::state::context::Context;
-use crate::store::{Record, Rotation};
+use crate::store::Record;
 
 /// The upkeep that is due for a bound claim that has not changed, or the time until some is due; `None` for any other
 /// claim.
@@ -32,7 +31,7 @@ pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(U
     if !is_in_sync {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
+    let notes = ctx.caches.key_notes(&claim.id).plausible(&stored.record.plan, Timestamp::now());
     let other_conditions = other_conditions(ctx, claim, spec, &stored.record, &notes);
     if !report::status_is_bound(claim, &other_conditions, ctx.condition_support(stored.author)) {
         return None;
@@ -48,15 +47,10 @@ pub(crate) fn other_conditions<P>(
     record: &Record,
     notes: &KeyNotes,
 ) -> OtherConditions {
-    let of_keys = |failure: Option<&str>| {
-        let request = claim.rotation_request.as_deref();
-        let has_condition = claim.status.conditions.iter().any(|condition| condition.type_ == reasons::KEYS_CURRENT);
-        key_condition::condition_of(&key_condition::KeyFacts { notes, request, failure, has_condition })
-    };
     // Shared keys, which are the provisioning keys, are not rotated.
     let keys = record.plan.user.as_ref().and_then(|_| {
         let failure = ctx.memory.get(&claim.id, |m| m.upkeep.rotation_failure.clone());
-        of_keys(failure.as_deref())
+        key_condition::condition_of(claim, notes, failure.as_deref())
     });
     OtherConditions { ignored: ignored(claim, spec, record), keys }
 }
@@ -68,18 +62,12 @@ pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duratio
     if claim.deleting || !claim.bound() || stored.author != Author::GoProvisioner {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
+    let notes = ctx.caches.key_notes(&claim.id).plausible(&stored.record.plan, Timestamp::now());
     // Not at once, because the caches may be older than the attempt.
     match usual_upkeep(ctx, claim, &stored, &notes) {
         (Upkeep::Nothing, wait) => wait,
         _ => Some(Duration::from_secs(1)),
     }
-}
-
-/// What is due by the notes on keys.
-pub(crate) fn keys_due(claim: &Claim, notes: &KeyNotes, rotation: &Rotation) -> (Upkeep, Option<Duration>) {
-    let every = rotation.every.map(|every| keys::period(every, &claim.id.uid));
-    keys::due(notes, claim.rotation_request.as_deref(), &Rotation { every, ..*rotation }, Timestamp::now())
 }
 
 /// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.
@@ -92,7 +80,7 @@ pub(crate) fn usual_upkeep<P>(
     let plan = &stored.record.plan;
     let by_us = stored.author == Author::Us;
     let keys = match plan.user {
-        Some(_) => keys_due(claim, notes, &plan.rotation),
+        Some(_) => keys::due_for(claim, notes, &plan.rotation, Timestamp::now()),
         None => (Upkeep::Nothing, None),
     };
     // In one look-up, because every reconcile of a bound claim comes here.

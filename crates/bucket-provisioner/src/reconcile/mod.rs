@@ -14,7 +14,7 @@ pub(crate) mod provide;
 pub(crate) mod queue;
 pub(crate) mod recall;
 pub(crate) mod released;
-mod retire;
+mod rotation;
 pub(crate) mod step;
 pub(crate) mod teardown;
 pub(crate) mod undo;

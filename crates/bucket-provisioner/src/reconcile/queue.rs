@@ -1,4 +1,4 @@
-//! Waiting for a worker. The queue serves stores and namespaces in rotation, so that none of them blocks the others.
+//! Waiting for a worker. The queue serves stores and namespaces in turns, so that none of them blocks the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) async fn worker<P: Provisioner>(
             return Urgency::Purge;
         }
         let due = due_while_in_sync(ctx, claim).map(|(due, _)| due);
-        urgency(due, || keys::is_requested(&ctx.caches.key_notes(&claim.id), claim.rotation_request.as_deref()))
+        urgency(due, || keys::are_requested(claim, &ctx.caches.key_notes(&claim.id)))
     };
     loop {
         let key = queue_key(ctx, &claim, urgency(&claim));

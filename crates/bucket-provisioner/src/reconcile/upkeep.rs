@@ -1,4 +1,4 @@
-//! Upkeep of bound claims: rotation of keys, and checks of bucket and user.
+//! Upkeep of bound claims: checks of bucket and user. `rotation.rs` replaces keys.
 //!
 //! If upkeep fails, bucket and keys still work: an event reports the problem, and the operator retries. Only a lost bucket
 //! or lost access is reported in the claim's condition.
@@ -10,17 +10,16 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempt::Attempt;
 use super::in_sync;
 use super::next::Next;
-use crate::decide::backoff::{self, MAX_DENIED, MAX_PROBES};
-use crate::decide::keys::{self, Retiring};
+use crate::decide::backoff;
+use crate::decide::keys;
 use crate::decide::record::{Author, Stored};
 use crate::decide::report::Severity;
 use crate::decide::steps::{self, Keys, Upkeep};
-use crate::decide::{claim, output_data, store_outputs, upkeep};
+use crate::decide::{claim, output_data, upkeep};
 use crate::error::Error;
 use crate::objects::events;
 use crate::reasons;
-use crate::state::memory::ClaimMemory;
-use crate::store::{AppCredentials, Checkup, Failure as _, FailureClass, Provisioner};
+use crate::store::{Checkup, Failure as _, FailureClass, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {
     /// The upkeep that is due in this attempt.
@@ -38,122 +37,6 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(upkeep::due_now(facts, || in_sync::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
 
-    /// Has the store issue keys in addition to the present ones. They are tried before they are published.
-    pub(super) async fn rotate(&mut self) -> Result<(), Error> {
-        self.upkeep = Upkeep::Nothing;
-        // The claim's status reports the result.
-        self.progress.status_written = false;
-        // A request for another attempt is answered by this one, also if it fails: it would end every wait.
-        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
-        let denied = self.ctx.memory.get(&self.claim.id, |m| m.upkeep.denied_key());
-        let is_new = denied.is_none();
-        let pending_key = match denied {
-            Some(keys) => self.try_secret().await.map(|()| Some(keys)),
-            None => self.rotate_at_store().await,
-        };
-        match pending_key {
-            Ok(Some(keys)) => {
-                if is_new {
-                    self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(Some(keys.clone())));
-                }
-                self.keys = Keys::Pending { keys, proven: false };
-            }
-            Ok(None) => {
-                let note =
-                    "this store cannot rotate keys while they are in use; to get new keys, delete the claim's Secret";
-                self.rotation_ended("failed");
-                self.upkeep_failed(reasons::ROTATION_FAILED, note, FailureClass::Terminal).await;
-            }
-            Err(error) => {
-                let what = "the keys could not be rotated; the present keys still work";
-                if self.upkeep_stopped(Upkeep::Rotate, reasons::ROTATION_FAILED, what, &error).await {
-                    self.rotation_ended("failed");
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn rotate_at_store(&mut self) -> Result<Option<AppCredentials>, Error> {
-        let (ctx, record) = (self.ctx, self.stored()?.record.clone());
-        let present = self.credentials()?.access_key_id.clone();
-        self.try_secret().await?;
-        let owner = self.owner_for_removal().await?;
-        // The store may not show the new keys for a while.
-        ctx.memory.entry(&record.claim, ClaimMemory::executes);
-        let mut answer =
-            ctx.call_store(&record, Box::pin(ctx.provisioner.rotate(&owner.call(&record), &present))).await?;
-        ctx.memory.entry(&record.claim, ClaimMemory::executes);
-        let keys = answer.as_mut();
-        if let Some(note) = keys.and_then(|keys| store_outputs::take_out_refused(&mut keys.outputs, &record.plan)) {
-            self.report_refused_outputs(&note).await;
-        }
-        Ok(answer)
-    }
-
-    /// The new keys do not work yet. After some time, the operator gives them up, or keeps them for later if the store knows
-    /// them: others would be denied as well.
-    pub(super) async fn pending_key_refused(
-        &mut self,
-        keys: AppCredentials,
-        answer: String,
-        denied: bool,
-        wait: Duration,
-    ) -> Result<Next, Error> {
-        let (memory, id) = (&self.ctx.memory, &self.claim.id);
-        let known = memory.get(id, |m| (m.waits.probes(), m.waits.refused_for(), m.upkeep.denied_key()));
-        let (probes, refused_for, denied_before) = known;
-        let note = if denied && (denied_before.is_some() || refused_for >= MAX_DENIED) {
-            let note = format!(
-                "the store denies the new key {} ({answer}); it is kept and tried again; the claim's Secret still holds the present key",
-                keys.access_key_id
-            );
-            memory.entry(id, |m| {
-                m.keep_denied_key(keys);
-                if denied_before.is_none() {
-                    // Perhaps somebody deleted the policy of the claim's user.
-                    m.upkeep.check_after(Duration::ZERO);
-                }
-            });
-            note
-        } else if probes > MAX_PROBES {
-            memory.entry(id, |m| m.keep_pending_key(None));
-            format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying")
-        } else {
-            if denied_before.is_some() {
-                memory.entry(id, |m| m.keep_pending_key(Some(keys)));
-            }
-            return Ok(Next::After(wait));
-        };
-        self.rotation_ended("failed");
-        self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
-        self.update_status().await?;
-        Ok(Next::Done)
-    }
-
-    pub(super) async fn report_rotation(&self, previous: &Retiring) {
-        self.rotation_ended("done");
-        self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
-        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.succeeded());
-        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.rotation_failure = None);
-        let Retiring { id, at, .. } = previous;
-        let note = format!(
-            "the claim's Secret contains new keys; the previous key {id} works until {}; restart apps that read their keys only once",
-            at.strftime("%Y-%m-%dT%H:%M:%SZ")
-        );
-        tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
-        events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, &note).await;
-    }
-
-    /// To be called while the notes are still those on the previous keys.
-    fn rotation_ended(&self, result: &str) {
-        let trigger = match keys::is_requested(&self.notes, self.claim.rotation_request.as_deref()) {
-            true => "request",
-            false => "age",
-        };
-        self.ctx.options.observer.metrics().upkeep.rotations.with([trigger, result]).inc();
-    }
-
     /// Has the store check and repair bucket and user. `Some`: ask it again later.
     pub(super) async fn check(&mut self) -> Result<Option<Next>, Error> {
         let noted = self.notes.issued_at;
@@ -164,9 +47,10 @@ impl<P: Provisioner> Attempt<'_, P> {
         if self.notes.issued_at != noted {
             // At once, because somebody may edit the note again before the next attempt.
             let (ctx, now) = (self.ctx, Timestamp::now());
-            let rotation = self.stored()?.record.plan.rotation;
-            self.notes = self.notes.clone().clamp_to_now(&rotation, now);
-            let (due, _) = in_sync::keys_due(&self.claim, &self.notes, &rotation);
+            let plan = &self.stored()?.record.plan;
+            let notes = self.notes.clone().plausible(plan, now);
+            let (due, _) = keys::due_for(&self.claim, &notes, &plan.rotation, now);
+            self.notes = notes;
             if due != Upkeep::Rotate || ctx.memory.get(&self.claim.id, |m| m.upkeep.replacement_in()).is_zero() {
                 self.upkeep = steps::upkeep_left(due, &self.keys);
             }
@@ -249,7 +133,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
         if checkup.keys_inactive {
             self.upkeep = Upkeep::Nothing;
-            if !keys::is_requested(&self.notes, self.claim.rotation_request.as_deref()) {
+            if !keys::are_requested(&self.claim, &self.notes) {
                 return Err(Error::KeysInactive { key: self.credentials()?.access_key_id.clone() });
             }
             self.keys = Keys::None;

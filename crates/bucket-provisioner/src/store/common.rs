@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,7 +10,8 @@ use super::names::NameRules;
 use super::on_delete::{ON_DELETE, OnDelete};
 use super::owner::{Owner, OwnerSource};
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
-use super::record::{Rotation, SecretRef};
+use super::record::SecretRef;
+use super::rotation::Rotation;
 use crate::api::object_name;
 
 /// What an admin wrote.
@@ -48,19 +48,6 @@ struct Raw {
     on_delete: Option<String>,
 }
 
-/// What an admin wrote, if the store can rotate keys.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct RawRotation {
-    /// Age at which the operator replaces the keys of users, such as `30d` or `720h`: an hour or more, and longer than
-    /// `keyGracePeriod`.
-    #[schemars(extend("default" = "never"))]
-    rotate_keys_every: Option<String>,
-    /// How long replaced keys go on working.
-    #[schemars(extend("default" = "`24h`, or half of `rotateKeysEvery` if that is shorter"))]
-    key_grace_period: Option<String>,
-}
-
 /// The parameters that all stores share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -83,7 +70,7 @@ pub struct CommonParameters {
 impl CommonParameters {
     /// Their names, of a store that can rotate keys or not.
     pub fn names(can_rotate: bool) -> impl Iterator<Item = &'static str> {
-        let rotation = if can_rotate { names_of::<RawRotation>() } else { &[] };
+        let rotation = if can_rotate { Rotation::names() } else { &[] };
         names_of::<Raw>().iter().chain(rotation).copied()
     }
 
@@ -91,7 +78,7 @@ impl CommonParameters {
     pub fn table(can_rotate: bool) -> Vec<Parameter> {
         let mut table = table_of::<Raw>();
         if can_rotate {
-            table.extend(table_of::<RawRotation>());
+            table.extend(Rotation::table());
         }
         table
     }
@@ -135,7 +122,6 @@ impl CommonParameters {
         can_rotate: bool,
     ) -> Result<Self, ParameterError> {
         let raw: Raw = read(written)?;
-        let raw_rotation: RawRotation = if can_rotate { read(written)? } else { RawRotation::default() };
         let naming = Naming::parse(&raw, names)?;
         if let Some(bucket) = &raw.bucket_name {
             names.check(bucket).map_err(|error| bad_bucket(bucket, &error.rule))?;
@@ -146,7 +132,7 @@ impl CommonParameters {
             bucket: raw.bucket_name,
             namespaces: raw.allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
             naming,
-            rotation: rotation(raw_rotation.rotate_keys_every.as_deref(), raw_rotation.key_grace_period.as_deref())?,
+            rotation: if can_rotate { Rotation::parse(written)? } else { Rotation::default() },
         })
     }
 }
@@ -263,36 +249,6 @@ impl Naming {
     }
 }
 
-/// Keys are not rotated more often than this, because every app of the claim has to read the new ones.
-const MIN_ROTATION: Duration = Duration::from_secs(60 * 60);
-
-fn rotation(every: Option<&str>, grace: Option<&str>) -> Result<Rotation, ParameterError> {
-    let duration = |name: &'static str, value: Option<&str>| {
-        value.map(|text| {
-            humantime::parse_duration(text).map_err(|_| {
-                let remedy = "write a number with a unit, such as \"720h\" or \"30d\"";
-                ParameterError::bad(name, text, "is not a duration", remedy)
-            })
-        })
-    };
-    const EVERY: &str = "rotateKeysEvery";
-    let parsed = duration(EVERY, every).transpose()?;
-    let kept = duration("keyGracePeriod", grace).transpose()?;
-    let (Some(text), Some(every)) = (every, parsed) else {
-        return Ok(Rotation { every: None, grace: kept.unwrap_or(Rotation::DEFAULT_GRACE) });
-    };
-    // Frequent rotation shortens the default grace period.
-    let grace = kept.unwrap_or(Rotation::DEFAULT_GRACE.min(every / 2));
-    let bad = |problem, remedy| Err(ParameterError::bad(EVERY, text, problem, remedy));
-    if every < MIN_ROTATION {
-        return bad("is too short", "write \"1h\" or more");
-    }
-    if every <= grace {
-        return bad("is not longer than keyGracePeriod", "make it longer: a user has two keys at most");
-    }
-    Ok(Rotation { every: Some(every), grace })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -328,9 +284,6 @@ mod tests {
     fn a_bad_value_names_parameter_value_and_remedy() {
         for (name, value, remedy) in [
             ("bucketName", "Photos", "name an existing bucket"),
-            ("rotateKeysEvery", "monthly", "\"30d\""),
-            ("rotateKeysEvery", "10m", "\"1h\" or more"),
-            ("keyGracePeriod", "1 fortnight", "\"720h\""),
             ("explicitNames", "true", "write \"yes\" or \"no\""),
             ("bucketNamePrefix", "-", "\"acme-\""),
         ] {

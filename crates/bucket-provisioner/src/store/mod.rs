@@ -212,6 +212,7 @@ pub mod rate_wait;
 mod reason;
 mod record;
 mod request;
+mod rotation;
 mod start;
 mod tagged;
 
@@ -234,8 +235,9 @@ pub use self::owner::{Owner, OwnerSource};
 pub use self::parameters::{Parameters, RawParameters};
 pub use self::reason::{Reason, Topic};
 pub(crate) use self::record::PARAMETER;
-pub use self::record::{ClaimId, Endpoint, Mode, Plan, Record, Rotation, SecretRef};
+pub use self::record::{ClaimId, Endpoint, Mode, Plan, Record, SecretRef};
 pub use self::request::Request;
+pub use self::rotation::Rotation;
 pub use self::start::Start;
 pub use self::tagged::{Inventory, ResourceKind, TaggedResource, Usage};
 pub use operator_runtime::parameters as parameter;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::on_delete::OnDelete;
+use super::rotation::Rotation;
 use operator_runtime::ReclaimPolicy;
 
 /// The identity of an ObjectBucketClaim.
@@ -171,38 +172,6 @@ impl Plan {
     /// With a class parameter, as an admin wrote it: verbs get it in [`Call::parameters`](super::Call).
     pub fn with_parameter(self, name: &str, value: impl Into<String>) -> Self {
         self.with_state(format!("{PARAMETER}{name}"), value)
-    }
-}
-
-/// When the keys of a claim are rotated, and how long the previous ones still work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Rotation {
-    /// The age at which keys are rotated; `None`: only on request.
-    pub every: Option<Duration>,
-    /// How long the previous keys are kept, for apps that have not read the new ones yet.
-    pub grace: Duration,
-}
-
-impl Rotation {
-    /// The default grace period: there is a day to restart apps that read their keys only once.
-    pub const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
-
-    /// With the age at which keys are rotated.
-    pub fn with_every(self, age: Duration) -> Self {
-        Self { every: Some(age), ..self }
-    }
-
-    /// With the time for which the previous keys are kept.
-    pub fn with_grace(self, grace: Duration) -> Self {
-        Self { grace, ..self }
-    }
-}
-
-/// Only on request.
-impl Default for Rotation {
-    fn default() -> Self {
-        Self { every: None, grace: Self::DEFAULT_GRACE }
     }
 }
 

@@ -208,8 +208,10 @@ impl<U: Upstream> Proxy<U> {
 /// Two such sockets can have the same port as long as one of them listens at most.
 fn socket_at(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
+    // A port that is chosen here must be nobody else's: others that do not listen yet would share theirs.
+    socket.set_reuseaddr(address.port() != 0).unwrap();
     socket.bind(address).unwrap();
+    socket.set_reuseaddr(true).unwrap();
     socket
 }
 

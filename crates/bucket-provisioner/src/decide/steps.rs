@@ -2,7 +2,7 @@
 //!
 //! An attempt reads everything once, then asks for the next step, takes it, and asks again. The order of the steps
 //! guarantees that a crash between any two of them loses and leaks nothing, and it is defined only here. Two interpreters
-//! take the steps: `reconcile/provide.rs` with clients, and `model/provision.rs` in the world of the model. Both match all
+//! take the steps: `reconcile/provide/mod.rs` with clients, and `model/provision.rs` in the world of the model. Both match all
 //! steps, so that a new one cannot be forgotten in one of them.
 
 use crate::store::Mode;

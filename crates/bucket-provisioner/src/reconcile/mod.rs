@@ -1,9 +1,7 @@
 //! The work on a claim or a record, step by step: read, decide, write.
 
 pub(crate) mod adoption;
-pub(crate) mod attempt;
 pub(crate) mod claim;
-pub(crate) mod credentials;
 pub(crate) mod in_sync;
 pub(crate) mod new_keys;
 pub(crate) mod next;
@@ -14,8 +12,6 @@ pub(crate) mod provide;
 pub(crate) mod queue;
 pub(crate) mod recall;
 pub(crate) mod released;
-mod rotation;
 pub(crate) mod step;
 pub(crate) mod teardown;
 pub(crate) mod undo;
-pub(crate) mod upkeep;

@@ -1,5 +1,5 @@
 //! When the keys of claims are rotated: the class parameters, and what is recorded of them. [`keys`](crate::decide::keys)
-//! decides when that is due, `reconcile/rotation.rs` does it.
+//! decides when that is due, `reconcile/provide/rotation.rs` does it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The steps towards a bucket, as effects on the world: what `reconcile/provide.rs` does with clients.
+//! The steps towards a bucket, as effects on the world: what `reconcile/provide/mod.rs` does with clients.
 
 use super::memory::Memory;
 use super::planner::Setup;

@@ -1,4 +1,4 @@
-//! The state of an attempt in the model, as in `reconcile/attempt.rs`.
+//! The state of an attempt in the model, as in `reconcile/provide/attempt.rs`.
 
 use super::memory::Memory;
 use super::planner::{Setup, real_intent};

@@ -1,13 +1,17 @@
 //! From a claim to a usable bucket: reads, then takes the steps that `decide/steps.rs` gives, one after the other. Steps
 //! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`.
 
+mod attempt;
+mod credentials;
+mod rotation;
+mod upkeep;
+
 use std::pin::pin;
 use std::time::Duration;
 
-use super::adoption;
-use super::attempt::{Attempt, RecordState};
+use self::attempt::{Attempt, RecordState};
 use super::next::Next;
-use super::{in_sync, step, teardown};
+use super::{adoption, in_sync, step, teardown};
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
 use crate::decide::plan::{self, Intent, Surroundings};

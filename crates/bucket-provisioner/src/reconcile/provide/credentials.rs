@@ -3,8 +3,6 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{Attempt, RecordState};
-use super::next::Next;
-use super::owner;
 use crate::decide::backoff::{MAX_DENIED, MAX_PROBES};
 use crate::decide::keys::{self, KeyNotes};
 use crate::decide::report::{Report, Severity};
@@ -14,6 +12,8 @@ use crate::error::Error;
 use crate::objects::outputs::{self, Current};
 use crate::objects::{events, records, status};
 use crate::reasons;
+use crate::reconcile::next::Next;
+use crate::reconcile::owner;
 use crate::state::memory::ClaimMemory;
 use crate::state::stores;
 use crate::store::{self, AppCredentials, CreateError, Probe, ProbeCall, Provisioner};

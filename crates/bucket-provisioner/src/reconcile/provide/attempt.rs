@@ -5,7 +5,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
 
-use super::owner::{self, Owner};
 use crate::api::wire;
 use crate::decide::claim::{self, Claim};
 use crate::decide::keys::KeyNotes;
@@ -16,6 +15,7 @@ use crate::decide::{plan, report};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
 use crate::objects::{claims, crds};
+use crate::reconcile::owner::{self, Owner};
 use crate::state::context::Context;
 use crate::store::{AppCredentials, Provisioner, Record};
 

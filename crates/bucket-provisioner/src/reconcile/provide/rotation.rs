@@ -6,7 +6,6 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::Attempt;
-use super::next::Next;
 use crate::decide::backoff::{MAX_DENIED, MAX_PROBES};
 use crate::decide::keys::{self, KeyNotes, Retiring, text};
 use crate::decide::report::Severity;
@@ -15,6 +14,7 @@ use crate::decide::store_outputs;
 use crate::error::Error;
 use crate::objects::events;
 use crate::reasons;
+use crate::reconcile::next::Next;
 use crate::state::memory::ClaimMemory;
 use crate::store::{AppCredentials, Deactivation, Failure as _, FailureClass, Provisioner, Rotation};
 

@@ -8,8 +8,6 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::Attempt;
-use super::in_sync;
-use super::next::Next;
 use crate::decide::backoff;
 use crate::decide::keys;
 use crate::decide::record::{Author, Stored};
@@ -19,6 +17,8 @@ use crate::decide::{claim, output_data, upkeep};
 use crate::error::Error;
 use crate::objects::events;
 use crate::reasons;
+use crate::reconcile::in_sync;
+use crate::reconcile::next::Next;
 use crate::store::{Checkup, Failure as _, FailureClass, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {

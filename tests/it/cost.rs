@@ -128,3 +128,53 @@ async fn a_problem_that_needs_a_fix_costs_few_calls() {
     let warnings = world.events("denied").await;
     assert_eq!(warnings.len(), 1, "one event a problem: {warnings:?}");
 }
+
+/// The record is read once, others with its bucket are listed, and the Secret is read for the keys in it.
+#[tokio::test]
+async fn a_removal_costs_six_writes_and_seven_aws_calls() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    for claim in ["first", "second"] {
+        world.claim(claim, &class).await;
+        world.wait_bound(claim).await;
+    }
+    // Some is read once for all removals.
+    world.delete_claim("first").await;
+    world.wait_event("first", "Removed").await;
+    world.kubernetes.clear();
+    world.aws.clear();
+    world.delete_claim("second").await;
+    world.wait_event("second", "Removed").await;
+    operator.stop().await;
+    let (mut kubernetes, mut aws) = (world.kubernetes.names(), world.aws.names());
+    kubernetes.sort_unstable();
+    aws.sort_unstable();
+    assert_eq!(
+        kubernetes,
+        [
+            "create events",
+            "delete configmaps",
+            "delete objectbuckets",
+            "delete secrets",
+            "get objectbuckets",
+            "get secrets",
+            "get secrets",
+            "list objectbuckets",
+            "patch objectbucketclaims",
+            "patch objectbuckets",
+        ]
+    );
+    assert_eq!(
+        aws,
+        [
+            "DeleteAccessKey",
+            "DeleteBucket",
+            "DeleteUser",
+            "DeleteUserPolicy",
+            "GetBucketTagging",
+            "GetUser",
+            "ListAccessKeys"
+        ]
+    );
+}

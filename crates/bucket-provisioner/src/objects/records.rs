@@ -12,7 +12,7 @@ use crate::decide::action::{self, Action};
 use crate::decide::claim::Claim;
 use crate::decide::lookup::{Candidate, Found};
 use crate::decide::notice::Notice;
-use crate::decide::record::{self, Author, Stored};
+use crate::decide::record::{self, Author, Relation, Stored};
 use crate::decide::release::{self, Release, Retained};
 use crate::decide::report::Severity;
 use crate::decide::{codec, lookup};
@@ -40,8 +40,7 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
     if let Some(free_name) = free_name_of_new(ctx, claim, &names) {
         return Ok(Found::None { free_name });
     }
-    let candidates = read_all(ctx, names);
-    let (candidates, namespace) = try_join!(candidates, async {
+    let (candidates, namespace) = try_join!(candidates(ctx, claim, names), async {
         match claim.asks_to_undo() {
             true => namespaces::uid(ctx, &claim.id.namespace).await,
             false => Ok(None),
@@ -56,6 +55,19 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
         asked_at: claim.asked_at(),
     };
     lookup::look_up(claim, candidates, &surroundings)
+}
+
+/// What has these names now. If one is the claim's, as the cache shows, the others do not matter.
+async fn candidates<P>(ctx: &Context<P>, claim: &Claim, names: Vec<String>) -> Result<Vec<Candidate>, Error> {
+    let is_owned = |object: &ObjectBucket| matches!(record::relation(object, claim, &ctx.cluster), Relation::Owned);
+    let shown = names.iter().find(|name| ctx.caches.records.object(name).as_ref().is_some_and(is_owned));
+    if let Some(name) = shown {
+        let found = read_candidate(ctx, name.clone()).await?;
+        if matches!(&found.object, Some(Ok(object)) if is_owned(object)) {
+            return Ok(vec![found]);
+        }
+    }
+    read_all(ctx, names).await
 }
 
 /// The name for the first record of a new claim, if the caches suffice for that. The finalizer is written before the first

@@ -38,6 +38,9 @@ use operator_runtime::engine::{self, Inputs, Interrupted, Remembered, Schedule, 
 /// Longest time that one check may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
+/// When a record is checked that is deleted together with its claim: mostly it is gone by then.
+const REMOVAL: Duration = Duration::from_secs(5);
+
 /// How many records are checked at the same time.
 const AT_ONCE: usize = 4;
 
@@ -70,10 +73,15 @@ pub(crate) async fn run<P: Provisioner>(
     let checked = async {
         // When there are no more checks, there are no more removals.
         let queue = queue;
-        due.for_each_concurrent(AT_ONCE, async |name: String| match controller.process(&name, None).await {
-            Outcome::Next(next) => controller.check_again(name, next.wait()),
-            // The receiver lives as long as this.
-            Outcome::Removal(removal) => drop(queue.send(removal)),
+        due.for_each_concurrent(AT_ONCE, async |name: String| {
+            if !ctx.caches.records.has(&name) {
+                return controller.forget(&name);
+            }
+            match controller.process(&name, None).await {
+                Outcome::Next(next) => controller.check_again(name, next.wait()),
+                // The receiver lives as long as this.
+                Outcome::Removal(removal) => drop(queue.send(removal)),
+            }
         })
         .await;
     };
@@ -104,11 +112,20 @@ fn requests<P>(
             if pause.is_some_and(|wait| !wait.is_zero()) {
                 ctx.orphans.scheduled(&message, release::delete_at(&object));
             }
+            let pause = pause.or_else(|| is_being_removed(ctx, &object).then_some(REMOVAL));
             let run_at = from + pause.unwrap_or_default();
             Some(ScheduleRequest { message, run_at })
         };
         stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())
     })
+}
+
+/// Whether the record is deleted together with its claim, most likely by the claim's own attempt.
+fn is_being_removed<P>(ctx: &Context<P>, object: &ObjectBucket) -> bool {
+    let Some((namespace, name)) = record::claim_name(object) else { return false };
+    let claim = ctx.caches.claims.get(&ObjectRef::new(name).within(namespace));
+    let is_deleted = claim.is_some_and(|claim| claim.meta().deletion_timestamp.is_some());
+    object.metadata.deletion_timestamp.is_some() && is_deleted
 }
 
 /// Whether the caches show a record of ours without its claim, with an admin's annotation, or deleted by somebody.
@@ -199,8 +216,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
         let object = match within_limit(None, records::read(self.ctx, name)).await {
             Ok(Some(object)) => object,
             Ok(None) => {
-                self.records.forget(name);
-                self.ctx.orphans.gone(name);
+                self.forget(name);
                 return Next::Done.into();
             }
             Err(problem) => {
@@ -225,6 +241,12 @@ impl<P: Provisioner> OrphanController<'_, P> {
             }
             Err(problem) => self.failed(name, &problem).into(),
         }
+    }
+
+    /// Forgets a record that no longer exists.
+    fn forget(&self, name: &str) {
+        self.records.forget(name);
+        self.ctx.orphans.gone(name);
     }
 
     /// Forgets a record of which there is nothing to remember.

@@ -120,7 +120,7 @@ pub(super) fn claims_of_secret<P>(
     })
 }
 
-/// Claims that are to be looked at although nothing has changed, each once.
+/// Claims that are to be rechecked although nothing has changed, each once.
 pub(super) fn claims_with_due_upkeep<P>(ctx: Arc<Context<P>>) -> impl Stream<Item = ObjectRef<Guarded>> {
     stream::unfold(ctx, |ctx| async {
         let due = with_uids(&ctx.caches.claims, &ctx.memory.due().await);

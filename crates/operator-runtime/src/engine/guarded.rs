@@ -19,7 +19,7 @@ pub enum Interrupted {
     Waiting,
 }
 
-/// Does the work within `limit`. Whatever it does, its task goes on: a panic for one object must not end the operator, and
+/// Does the work within `limit`. Whatever it does, its task continues: a panic for one object must not end the operator, and
 /// kube's client has no limit on how long it reads.
 ///
 /// # Errors

@@ -14,9 +14,9 @@
 //! 2. *When again?* A [`Schedule`] for each object, in a [`Table`] for each kind: the wait after a failure, which ends early
 //!    when its [`Inputs`] change or something wakes it; the next recheck; one attempt at a time; and whether the cache is
 //!    behind the last write.
-//! 3. *Who is next?* [`Workers`], one queue for all kinds: stores have shares, namespaces take turns, and three
+//! 3. *Who is next?* [`Workers`], one queue for all kinds: stores have shares, namespaces are served round robin, and three
 //!    priorities. A store that does not answer has one worker at a time: its circuit breaker.
-//! 4. *How fast?* The store's own rate limiter; [`clock`] is what it says to the engine. An attempt that waits for it
+//! 4. *How fast?* The store's own rate limiter; [`clock`] reports its waits to the engine. An attempt that waits for it
 //!    occupies no worker. [`guarded`] ends an attempt that takes too long or panics, and no other.
 //!
 //! Each kind has a controller of kube, which merges the changes of an object, and calls these in turn.

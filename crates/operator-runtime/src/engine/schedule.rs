@@ -44,7 +44,7 @@ pub struct Schedule {
     woken: bool,
     /// When somebody last requested another attempt.
     requested_at: Option<Instant>,
-    /// When to look at the object even if nothing changes.
+    /// When to recheck the object even if nothing changes.
     recheck_at: Option<Instant>,
     /// Its version after the last write by this process, until the cache shows it.
     written: Option<u64>,
@@ -167,7 +167,7 @@ impl Schedule {
         is_behind
     }
 
-    /// After a success: everything but the recheck and the version begins anew.
+    /// After a success: everything but the recheck and the version is reset.
     pub fn succeeded(&mut self) {
         let Self { recheck_at, written, .. } = *self;
         *self = Self { recheck_at, written, ..Self::default() };

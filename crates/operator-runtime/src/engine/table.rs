@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::schedule::Schedule;
 
-/// Shortest time between two looks for due rechecks: each goes through all objects.
+/// Shortest time between two searches for due rechecks: each reads all entries.
 const LOOK_GAP: Duration = Duration::from_secs(1);
 
 /// What is remembered of an object. All of it may be lost: it only saves work.
@@ -67,7 +67,7 @@ impl<T: Remembered> Table<T> {
         self.entries.lock().get_mut(key).map(|known| f(known)).unwrap_or_default()
     }
 
-    /// Goes through all objects. `f` must not use the table.
+    /// Calls `f` for all objects. `f` must not use the table.
     pub fn for_each(&self, mut f: impl FnMut(&str, &mut T)) {
         self.entries.lock().iter_mut().for_each(|(key, known)| f(key, known));
     }
@@ -114,7 +114,7 @@ impl<T: Remembered> Table<T> {
         self.get(key, |known| known.schedule().is_behind(number(resource_version)))
     }
 
-    /// Looks at the object after this time, even if nothing changes; `None`: only when something changes.
+    /// Rechecks the object after this time, even if nothing changes; `None`: only when something changes.
     pub fn recheck_in(&self, key: &str, wait: Option<Duration>) {
         let Some(at) = self.entry(key, |known| known.schedule().recheck_in(wait)) else { return };
         let mut next = self.next.lock();

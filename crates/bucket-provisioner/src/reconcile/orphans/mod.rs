@@ -3,6 +3,7 @@
 //!
 //! The caches only show which ObjectBuckets may be orphans. Decisions rest on fresh reads of ObjectBucket and claim.
 
+mod due;
 mod present;
 mod removal;
 
@@ -10,12 +11,11 @@ use std::time::Duration;
 
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::reflector::ObjectRef;
-use kube::runtime::scheduler::{ScheduleRequest, scheduler};
-use kube::{Resource as _, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::runtime::scheduler::scheduler;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::Instant;
 
+pub(crate) use self::due::{OrphanCheck, is_suspect};
 use self::removal::Queued;
 use crate::api::ObjectBucket;
 use crate::decide::action::{self, Action};
@@ -23,7 +23,7 @@ use crate::decide::claim::Claim;
 use crate::decide::notice::{self, Notice};
 use crate::decide::orphan::{self, Due};
 use crate::decide::record;
-use crate::decide::release::{self, Release};
+use crate::decide::release::Release;
 use crate::decide::{backoff, codec};
 use crate::error::Error;
 use crate::objects::{claims, records};
@@ -38,26 +38,8 @@ use operator_runtime::engine::{self, Inputs, Interrupted, Remembered, Schedule, 
 /// Longest time that one check may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// When a record is checked that is deleted together with its claim: mostly it is gone by then.
-const REMOVAL: Duration = Duration::from_secs(5);
-
 /// How many records are checked at the same time.
 const AT_ONCE: usize = 4;
-
-/// Which records may be orphans.
-#[derive(Debug)]
-pub(crate) enum OrphanCheck {
-    /// All: the claims were listed again, and no event shows which were deleted.
-    Everywhere,
-    /// The record of this name, to be checked after a while.
-    At { name: String, wait: Duration },
-}
-
-impl OrphanCheck {
-    pub(crate) fn now(name: String) -> Self {
-        Self::At { name, wait: Duration::ZERO }
-    }
-}
 
 /// Processes `checks`, and puts later ones into `again`.
 pub(crate) async fn run<P: Provisioner>(
@@ -69,7 +51,7 @@ pub(crate) async fn run<P: Provisioner>(
     ctx.caches.filled().await;
     let controller = OrphanController::new(ctx, again);
     let (queue, queued) = unbounded_channel::<Queued>();
-    let due = scheduler(requests(ctx, checks).boxed());
+    let due = scheduler(due::requests(ctx, checks).boxed());
     let checked = async {
         // When there are no more checks, there are no more removals.
         let queue = queue;
@@ -92,54 +74,6 @@ pub(crate) async fn run<P: Provisioner>(
 /// Any number of them may wait for a worker: they need little memory then.
 fn removals(queued: UnboundedReceiver<Queued>) -> impl Stream<Item = Queued> {
     stream::unfold(queued, |mut queued| async { Some((queued.recv().await?, queued)) })
-}
-
-fn requests<P>(
-    ctx: &Context<P>,
-    checks: UnboundedReceiver<OrphanCheck>,
-) -> impl Stream<Item = ScheduleRequest<String>> {
-    let checks = stream::unfold(checks, |mut checks| async { Some((checks.recv().await?, checks)) });
-    checks.flat_map(|check| {
-        let (names, wait) = match check {
-            OrphanCheck::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
-            OrphanCheck::At { name, wait } => (vec![name], wait),
-        };
-        let (from, now) = (Instant::now() + wait, Timestamp::now());
-        let request = |message: String| {
-            let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
-            let pause = released::time_to_check(&object, now);
-            // An overdue one is checked first.
-            if pause.is_some_and(|wait| !wait.is_zero()) {
-                ctx.orphans.scheduled(&message, release::delete_at(&object));
-            }
-            let pause = pause.or_else(|| is_being_removed(ctx, &object).then_some(REMOVAL));
-            let run_at = from + pause.unwrap_or_default();
-            Some(ScheduleRequest { message, run_at })
-        };
-        stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())
-    })
-}
-
-/// Whether the record is deleted together with its claim, most likely by the claim's own attempt.
-fn is_being_removed<P>(ctx: &Context<P>, object: &ObjectBucket) -> bool {
-    let Some((namespace, name)) = record::claim_name(object) else { return false };
-    let claim = ctx.caches.claims.get(&ObjectRef::new(name).within(namespace));
-    let is_deleted = claim.is_some_and(|claim| claim.meta().deletion_timestamp.is_some());
-    object.metadata.deletion_timestamp.is_some() && is_deleted
-}
-
-/// Whether the caches show a record of ours without its claim, with an admin's annotation, or deleted by somebody.
-pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
-    let Some(object) = ctx.caches.records.object(name) else { return false };
-    let (Some(uid), Some((namespace, claim))) = (record::claim_uid(&object), record::claim_name(&object)) else {
-        return false;
-    };
-    let shown = ctx.caches.claims.get(&ObjectRef::new(claim).within(namespace));
-    let here = record::cluster_uid(&object).is_none_or(|cluster| cluster == ctx.cluster);
-    let is_claims = here && shown.is_some_and(|shown| shown.meta().uid.as_deref() == Some(uid));
-    record::is_ours(&object, &ctx.options.provisioner_name)
-        && ctx.options.namespace.as_deref().is_none_or(|ours| ours == namespace)
-        && (!is_claims || action::action(&object) != Ok(None) || object.metadata.deletion_timestamp.is_some())
 }
 
 /// Checks records.
@@ -220,7 +154,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 return Next::Done.into();
             }
             Err(problem) => {
-                // It says nothing about the record as it was checked before.
+                // That does not concern the record as it was checked before.
                 self.records.entry(name, |known| known.schedule.begin(Inputs::default()));
                 return self.failed(name, &problem).into();
             }

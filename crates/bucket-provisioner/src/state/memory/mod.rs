@@ -244,12 +244,12 @@ impl Memory {
         self.claims.wrote(&claim.uid, resource_version);
     }
 
-    /// Sets when to look at the claim even if nothing has changed; `None` for never.
+    /// Sets when to recheck the claim even if nothing has changed; `None` for never.
     pub(crate) fn recheck_in(&self, claim: &ClaimId, wait: Option<Duration>) {
         self.claims.recheck_in(&claim.uid, wait);
     }
 
-    /// Waits until claims are to be looked at although nothing has changed; returns their uids.
+    /// Waits until claims are to be rechecked although nothing has changed; returns their uids.
     pub(crate) async fn due(&self) -> HashSet<String> {
         self.claims.due().await.into_iter().map(String::from).collect()
     }

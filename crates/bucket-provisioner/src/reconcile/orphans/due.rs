@@ -1,0 +1,83 @@
+//! Which ObjectBuckets are checked, and when. The caches only show which may be orphans.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::scheduler::ScheduleRequest;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+
+use crate::api::ObjectBucket;
+use crate::decide::{action, record, release};
+use crate::reconcile::released;
+use crate::state::context::Context;
+
+/// When a record is checked that is deleted together with its claim: mostly it no longer exists by then.
+const REMOVAL: Duration = Duration::from_secs(5);
+
+/// Which records may be orphans.
+#[derive(Debug)]
+pub(crate) enum OrphanCheck {
+    /// All: the claims were listed again, and no event shows which were deleted.
+    Everywhere,
+    /// The record of this name, to be checked after a while.
+    At { name: String, wait: Duration },
+}
+
+impl OrphanCheck {
+    pub(crate) fn now(name: String) -> Self {
+        Self::At { name, wait: Duration::ZERO }
+    }
+}
+
+/// When each of them is checked.
+pub(super) fn requests<P>(
+    ctx: &Context<P>,
+    checks: UnboundedReceiver<OrphanCheck>,
+) -> impl Stream<Item = ScheduleRequest<String>> {
+    let checks = stream::unfold(checks, |mut checks| async { Some((checks.recv().await?, checks)) });
+    checks.flat_map(|check| {
+        let (names, wait) = match check {
+            OrphanCheck::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
+            OrphanCheck::At { name, wait } => (vec![name], wait),
+        };
+        let (from, now) = (Instant::now() + wait, Timestamp::now());
+        let request = |message: String| {
+            let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
+            let pause = released::time_to_check(&object, now);
+            // An overdue one is checked first.
+            if pause.is_some_and(|wait| !wait.is_zero()) {
+                ctx.orphans.scheduled(&message, release::delete_at(&object));
+            }
+            let pause = pause.or_else(|| is_being_removed(ctx, &object).then_some(REMOVAL));
+            let run_at = from + pause.unwrap_or_default();
+            Some(ScheduleRequest { message, run_at })
+        };
+        stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())
+    })
+}
+
+/// Whether the record is deleted together with its claim, most likely by the claim's own attempt.
+fn is_being_removed<P>(ctx: &Context<P>, object: &ObjectBucket) -> bool {
+    let Some((namespace, name)) = record::claim_name(object) else { return false };
+    let claim = ctx.caches.claims.get(&ObjectRef::new(name).within(namespace));
+    let is_deleted = claim.is_some_and(|claim| claim.meta().deletion_timestamp.is_some());
+    object.metadata.deletion_timestamp.is_some() && is_deleted
+}
+
+/// Whether the caches show a record of ours without its claim, with an admin's annotation, or deleted by somebody.
+pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
+    let Some(object) = ctx.caches.records.object(name) else { return false };
+    let (Some(uid), Some((namespace, claim))) = (record::claim_uid(&object), record::claim_name(&object)) else {
+        return false;
+    };
+    let shown = ctx.caches.claims.get(&ObjectRef::new(claim).within(namespace));
+    let here = record::cluster_uid(&object).is_none_or(|cluster| cluster == ctx.cluster);
+    let is_claims = here && shown.is_some_and(|shown| shown.meta().uid.as_deref() == Some(uid));
+    record::is_ours(&object, &ctx.options.provisioner_name)
+        && ctx.options.namespace.as_deref().is_none_or(|ours| ours == namespace)
+        && (!is_claims || action::action(&object) != Ok(None) || object.metadata.deletion_timestamp.is_some())
+}

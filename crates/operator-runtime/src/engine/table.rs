@@ -124,7 +124,7 @@ impl<T: Remembered> Table<T> {
         }
     }
 
-    /// The objects that are to be looked at now, each once. Waits until there are some.
+    /// The objects that are to be rechecked now, each once. Waits until there are some.
     pub async fn due(&self) -> Vec<Box<str>> {
         loop {
             let looked = Instant::now();

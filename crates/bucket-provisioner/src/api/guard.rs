@@ -24,6 +24,8 @@ pub(crate) struct Unreadable {
     pub(crate) metadata: ObjectMeta,
     /// The bucket of an ObjectBucket.
     pub(crate) bucket: Option<String>,
+    /// The StorageClass of a claim, which names its provisioner.
+    pub(crate) class: Option<String>,
 }
 
 impl Unreadable {
@@ -40,8 +42,9 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
         let unreadable = |error| {
             let metadata = object.get("metadata").ok_or_else(|| Error::missing_field("metadata"))?;
             let metadata = ObjectMeta::deserialize(metadata).map_err(Error::custom)?;
-            let bucket = object.pointer("/spec/endpoint/bucketName").and_then(Value::as_str).map(str::to_owned);
-            Ok(Err(Unreadable { error, metadata, bucket }))
+            let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
+            let (bucket, class) = (text("/spec/endpoint/bucketName"), text("/spec/storageClassName"));
+            Ok(Err(Unreadable { error, metadata, bucket, class }))
         };
         Ok(Self(read.map(Ok).or_else(unreadable)?))
     }

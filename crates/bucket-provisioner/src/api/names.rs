@@ -30,7 +30,7 @@ fn the_callers_are_these() {
         // The tags of buckets and users name claims.
         "bucket-provisioner/src/cli/orphans/judge.rs",
         // Arguments of commands.
-        "bucket-provisioner/src/cli/status/mod.rs",
+        "bucket-provisioner/src/cli/session.rs",
         // spec.additionalState and spec.claimRef of an ObjectBucket.
         "bucket-provisioner/src/decide/codec.rs",
         // spec.objectBucketName of a claim.

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _,
 use super::rbac::{OwnerSecrets, Serves};
 use super::shell;
 use crate::cli::adopt::AdoptArgs;
-use crate::cli::doctor::{DoctorArgs, LeaseToFind};
+use crate::cli::doctor::DoctorArgs;
 use crate::cli::orphans::OrphansArgs;
 use crate::cli::status::StatusArgs;
 use crate::controller::Options;
@@ -263,12 +263,6 @@ impl Args {
     pub(crate) fn lease_name(&self) -> String {
         let derived = || lease::name(&self.run.provisioner_name, given(&self.run.namespace).as_deref());
         self.lease.name().unwrap_or_else(derived)
-    }
-
-    /// The lease to look for, `None` without leader election.
-    pub(crate) fn lease_to_find(&self) -> Result<Option<LeaseToFind>, String> {
-        let lease = self.lease("")?;
-        Ok(lease.map(|lease| LeaseToFind { name: lease.name, namespace: self.lease_namespace() }))
     }
 
     /// Names of the leases that a serving operator may hold. `--namespace` may only select what the command shows, so

@@ -1,5 +1,7 @@
 //! What the deletion of a claim would delete and keep, and why. Pure.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::decide::action::Action;
@@ -15,6 +17,13 @@ pub(crate) struct Disposition {
     pub(crate) what: String,
     pub(crate) is_deleted: bool,
     pub(crate) why: String,
+}
+
+impl fmt::Display for Disposition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.is_deleted { "deletes" } else { "keeps" };
+        write!(f, "{verb} {}: {}", self.what, self.why)
+    }
 }
 
 /// What happens to bucket and access if the claim is deleted. `sharing`: names of the other ObjectBuckets that name its

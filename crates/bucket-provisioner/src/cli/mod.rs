@@ -7,13 +7,15 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `session` | what all commands use: the client, the store, the name of the provisioner |
-//! | `output` | tables, JSON and YAML; text of tenants without control characters |
+//! | `view` | claims, ObjectBuckets and StorageClasses, each listed once, and which belong together |
+//! | `output` | tables, colours, JSON and YAML; text of tenants without control characters |
 //! | `status` | all claims, or the details of one |
 //! | `orphans` | what has no claim, and the actions that an admin can apply to it |
 //! | `adopt` | restored claims get their buckets, users and keys back |
 //! | `disposition` | what the deletion of a claim would delete |
 //! | `usage` | how much is in a bucket |
 //! | `accounts` | the accounts that ObjectBuckets record |
+//! | `lease` | whether somebody holds a Lease |
 //! | `doctor` | checks an installation, with a remedy for each problem |
 //! | `prompt`, `annotate` | questions to the admin; annotations on ObjectBuckets, and how the operator reacts |
 //! | `args`, `shell` | the command line; the plugin of kubectl, completions, the man page |
@@ -27,6 +29,7 @@ mod args;
 mod check;
 mod disposition;
 mod doctor;
+mod lease;
 mod orphans;
 mod output;
 mod prompt;
@@ -38,6 +41,7 @@ mod status;
 #[cfg(test)]
 mod testing;
 mod usage;
+mod view;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -46,15 +50,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use self::args::{Args, Command};
-use self::doctor::{DoctorArgs, Installation};
 use self::output::clean;
 use self::rbac::{Serves, Subject};
 use self::session::Session;
 use crate::api;
 use crate::controller::{self, Options};
+use crate::decide::metadata::FieldManager;
 use crate::store::{CommonParameters, Observer, Parameters as _, Permit, Provisioner, Start};
 use operator_runtime::cluster;
 use operator_runtime::flags::{self, NoFlags};
+use operator_runtime::kubernetes::pages;
 use operator_runtime::lease::Term;
 use operator_runtime::parameters;
 use operator_runtime::program::{self, Identity, block_on, chain, documents, print};
@@ -151,13 +156,9 @@ impl Operator {
             Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Reasons) => print(&reasons::page::<P>()),
             Some(Command::Metrics) => print(&Observer::default().runtime().table()),
-            Some(Command::Doctor(doctor_args)) => {
-                let found_no_problem = doctor(make, &self.identity, args, options(None), doctor_args.clone());
-                return Ok(if block_on(found_no_problem)? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-            }
-            Some(tool @ (Command::Status(_) | Command::Orphans(_) | Command::Adopt(_))) => {
-                let program = shell::invoked_as(&self.identity.program);
-                return Ok(block_on(run_tool(make, args, options(None), tool, &program)).unwrap_or_else(|error| {
+            Some(tool @ (Command::Doctor(_) | Command::Status(_) | Command::Orphans(_) | Command::Adopt(_)))
+            | Some(tool @ Command::Record { .. }) => {
+                return Ok(block_on(self.run_tool(make, args, options(None), tool)).unwrap_or_else(|error| {
                     eprintln!("error: {}", clean(&chain(error.as_ref())));
                     ExitCode::FAILURE
                 }));
@@ -169,9 +170,6 @@ impl Operator {
             Some(Command::Man { output_dir }) => {
                 shell::manual(Args::described(&self.identity, own, None), output_dir.as_deref())
             }
-            Some(Command::Record { claim, bucket }) => {
-                block_on(record(make, args, options(None), claim, bucket.clone()))
-            }
             Some(Command::Run) | None => {
                 let observer = Observer::new(&self.identity.program, &self.identity.version);
                 let telemetry = args.log.log_and_trace(&self.identity);
@@ -182,6 +180,44 @@ impl Operator {
             }
         };
         done.map(|()| ExitCode::SUCCESS)
+    }
+
+    /// Runs a command that has a [`Session`].
+    async fn run_tool<P: Provisioner>(
+        &self,
+        make: impl Make<P>,
+        args: &Args,
+        options: Options,
+        tool: &Command,
+    ) -> Result<ExitCode, Box<dyn Error>> {
+        let config = args.cluster.config().await?;
+        let limit = if matches!(tool, Command::Doctor(_)) { doctor::ANSWER_LIMIT } else { cluster::ANSWER_LIMIT };
+        let session = Session {
+            client: pages::bounded(cluster::client(config.clone(), limit)?),
+            config,
+            store: make(options.start(false)).await?,
+            field_manager: FieldManager::new(&options.field_manager),
+            provisioner: options.provisioner_name,
+            namespace: options.namespace,
+            lease: args.lease("")?,
+            leases: args.leases_to_find(),
+            program: shell::invoked_as(&self.identity.program),
+            version: self.identity.version.clone(),
+        };
+        match tool {
+            Command::Status(args) => status::run(&session, args).await?,
+            Command::Orphans(args) => return orphans::run(&session, args).await,
+            Command::Adopt(args) => return adopt::run(&session, args).await,
+            Command::Doctor(args) if !doctor::run(&session, args).await? => return Ok(ExitCode::FAILURE),
+            Command::Record { claim: (namespace, name), bucket } => {
+                let claim = (namespace.as_str(), name.as_str());
+                let Session { client, store, provisioner, .. } = &session;
+                let record = controller::of_claim(client, store, provisioner, claim, bucket.clone()).await?;
+                print(&serde_saphyr::to_string(&record)?)?;
+            }
+            _ => {}
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     /// [`run`](Self::run) with a store that has no flags and needs no settings of the operator.
@@ -230,57 +266,6 @@ async fn serve<P: Provisioner>(make: impl Make<P>, args: &Args, mut options: Opt
     };
     program::serve(config, lease, observer.runtime(), work).await?;
     made
-}
-
-async fn doctor<P: Provisioner>(
-    make: impl Make<P>,
-    identity: &Identity,
-    args: &Args,
-    options: Options,
-    doctor_args: DoctorArgs,
-) -> Result<bool, Box<dyn Error>> {
-    let store = make(options.start(false)).await?;
-    let installation = Installation {
-        config: args.cluster.config().await?,
-        options,
-        lease: args.lease_to_find()?,
-        rules: rbac::rules(&args.lease_name())?,
-        program: identity.program.clone(),
-        version: identity.version.clone(),
-    };
-    doctor::run(store, installation, doctor_args).await
-}
-
-/// Runs a command that has a [`Session`].
-async fn run_tool<P: Provisioner>(
-    make: impl Make<P>,
-    args: &Args,
-    options: Options,
-    tool: &Command,
-    program: &str,
-) -> Result<ExitCode, Box<dyn Error>> {
-    let client = cluster::client(args.cluster.config().await?, cluster::ANSWER_LIMIT)?;
-    let store = make(options.start(false)).await?;
-    let session = Session::new(client, store, &options, args.leases_to_find(), program);
-    match tool {
-        Command::Status(args) => status::run(&session, args).await.map(|()| ExitCode::SUCCESS),
-        Command::Orphans(args) => orphans::run(&session, args).await,
-        Command::Adopt(args) => adopt::run(&session, args).await,
-        _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-async fn record<P: Provisioner>(
-    make: impl Make<P>,
-    args: &Args,
-    options: Options,
-    (namespace, name): &(String, String),
-    bucket: Option<String>,
-) -> Result<(), Box<dyn Error>> {
-    let client = cluster::client(args.cluster.config().await?, cluster::ANSWER_LIMIT)?;
-    let store = make(options.start(false)).await?;
-    let record = controller::recall(client, store, &options, (namespace, name), bucket).await?;
-    print(&serde_saphyr::to_string(&record)?)
 }
 
 fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {

@@ -1,10 +1,10 @@
 //! The permissions that an operator needs in a cluster, whatever its store is.
 
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::api::wire::{CLUSTER_NAMESPACE, CRDS};
-use crate::cli::doctor::Rules;
 use operator_runtime::rbac::{Local, rule};
 
 /// The operator that gets the permissions.
@@ -114,6 +114,14 @@ fn of_the_lease(name: &str) -> Vec<Value> {
     let mut own = rule(group, &["leases"], &["get", "list", "watch", "update"]);
     own["resourceNames"] = json!([name]);
     vec![rule(group, &["leases"], &["create"]), own]
+}
+
+/// The permissions that an operator for all namespaces needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) everywhere: Vec<PolicyRule>,
+    /// In the namespace of the Lease.
+    pub(crate) of_the_lease: Vec<PolicyRule>,
 }
 
 /// What an operator with a lease of this name needs.

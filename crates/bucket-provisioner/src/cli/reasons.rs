@@ -43,14 +43,23 @@ Each change is an event of the same reason.",
     ),
 ];
 
-/// The page of a store: the reasons of the library and of the store.
+/// The reasons of the library and of the store.
+fn all<P: Provisioner>() -> impl Iterator<Item = &'static Reason> {
+    crate::reasons::all().chain(P::REASONS.iter().copied())
+}
+
+/// The reason of this name.
+pub(crate) fn named<P: Provisioner>(name: &str) -> Option<&'static Reason> {
+    all::<P>().find(|known| known.name == name)
+}
+
+/// The page of a store.
 pub(crate) fn page<P: Provisioner>() -> String {
     let mut text = HEAD.to_owned();
     for (topics, heading) in TABLES {
         // Writing to a String does not fail.
         let _ = write!(text, "\n{heading}\n\n| reason | what it means | what to do |\n|---|---|---|\n");
-        let all = crate::reasons::all().chain(P::REASONS.iter().copied());
-        for Reason { name, topic, meaning, remedy } in all.filter(|reason| topics.contains(&reason.topic)) {
+        for Reason { name, topic, meaning, remedy } in all::<P>().filter(|reason| topics.contains(&reason.topic)) {
             let note = if *topic == Topic::Warning { " (Warning)" } else { "" };
             let _ = writeln!(text, "| `{name}`{note} | {meaning} | {remedy} |");
         }
@@ -66,7 +75,7 @@ mod tests {
     #[test]
     fn the_page_has_every_reason_once() {
         let page = page::<Shelf>();
-        for Reason { name, meaning, .. } in crate::reasons::all().chain(Shelf::REASONS.iter().copied()) {
+        for Reason { name, meaning, .. } in all::<Shelf>() {
             let rows = page.lines().filter(|line| line.starts_with(&format!("| `{name}`")) && line.contains(meaning));
             assert_eq!(rows.count(), 1, "{name}");
         }

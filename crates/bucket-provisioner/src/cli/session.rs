@@ -1,215 +1,154 @@
 //! What all commands for admins use to read the cluster and the store.
 
-use std::collections::HashMap;
-use std::error::Error;
 use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::core::{ClusterResourceScope, NamespaceResourceScope, ObjectList};
+use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
 
-use crate::api::{Guard, ObjectBucket, wire};
-use crate::controller::Options;
+use crate::api::{ObjectBucket, object_name, wire};
 use crate::decide::claim::Guarded;
-use crate::decide::class::{Class, ClassLookup};
 use crate::decide::metadata::FieldManager;
-use crate::store::Provisioner;
-use operator_runtime::kubernetes::{answers, pages};
+use crate::decide::record;
+use operator_runtime::kubernetes::answers;
+use operator_runtime::lease;
 use operator_runtime::program::chain;
 
+/// What [`Session::cluster`] does.
+pub(crate) const CLUSTER: &str = "read namespace kube-system, whose uid is that of the cluster";
 /// Objects in a page of a list.
 const PAGE: u32 = 200;
 
 /// The cluster, the store, and whose claims a command reads.
 pub(crate) struct Session<P> {
     pub(crate) client: Client,
+    pub(crate) config: Config,
     pub(crate) store: P,
     pub(crate) field_manager: FieldManager,
     /// `StorageClass.provisioner` of the classes.
     pub(crate) provisioner: String,
     /// The only namespace whose claims are read; all if `None`.
     pub(crate) namespace: Option<String>,
+    /// The lease of the operator, in any namespace if its namespace is empty. `None`: without leader election.
+    pub(crate) lease: Option<lease::Options>,
     /// Names of leases. A serving operator holds one of them.
     pub(crate) leases: Vec<String>,
     /// Name of the program, for remedies.
     pub(crate) program: String,
+    /// Version of the program; empty if it has none.
+    pub(crate) version: String,
 }
 
-impl<P: Provisioner> Session<P> {
-    pub(crate) fn new(client: Client, store: P, options: &Options, leases: Vec<String>, program: &str) -> Self {
-        Self {
-            client: pages::bounded(client),
-            store,
-            field_manager: FieldManager::new(&options.field_manager),
-            provisioner: options.provisioner_name.clone(),
-            namespace: options.namespace.clone(),
-            leases,
-            program: program.to_owned(),
-        }
-    }
-
+impl<P> Session<P> {
     /// The label of this provisioner's objects.
     pub(crate) fn label(&self) -> String {
         wire::provisioner_label(&self.provisioner)
     }
 
-    /// The claims of the chosen namespace, or of all.
-    pub(crate) fn claims(&self) -> Api<Guarded> {
-        self.chosen()
+    /// Whether claims of this namespace are read.
+    pub(crate) fn includes(&self, namespace: &str) -> bool {
+        self.namespace.as_deref().is_none_or(|chosen| chosen == namespace)
     }
 
-    /// The claims of one namespace.
-    pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {
-        Api::namespaced(self.client.clone(), namespace)
+    /// Whether this provisioner wrote the ObjectBucket, for a claim that is read.
+    pub(crate) fn owns(&self, object: &ObjectBucket) -> bool {
+        record::is_ours(object, &self.provisioner)
+            && record::claim_name(object).is_none_or(|(namespace, _)| self.includes(namespace))
     }
 
-    /// All ObjectBuckets.
-    pub(crate) fn records(&self) -> Api<Guard<ObjectBucket>> {
+    /// Cluster-scoped objects.
+    pub(crate) fn all<K: kube::Resource<Scope = ClusterResourceScope, DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.client.clone())
     }
 
-    /// Objects of the chosen namespace, or of all.
-    pub(crate) fn chosen<K>(&self) -> Api<K>
+    /// Objects of one namespace.
+    pub(crate) fn of<K>(&self, namespace: &str) -> Api<K>
     where
-        K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
-        K::DynamicType: Default,
+        K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
-        match &self.namespace {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        }
+        Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// All StorageClasses.
-    ///
-    /// # Errors
-    /// Kubernetes refused.
-    pub(crate) async fn classes(&self) -> Result<Classes, Box<dyn Error>> {
-        let api: Api<StorageClass> = Api::all(self.client.clone());
-        let mut all = HashMap::new();
-        each(&api, None, "list StorageClasses", |class: StorageClass| {
-            let class = Class::read(&class);
-            all.insert(class.name.clone(), class);
-        })
-        .await?;
-        Ok(Classes(all))
+    /// Objects of the chosen namespace, or of all.
+    pub(crate) fn chosen<K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
+        self.namespace.as_deref().map_or_else(|| Api::all(self.client.clone()), |namespace| self.of(namespace))
     }
 
     /// The uid of the cluster, which ObjectBuckets and tags record.
-    ///
+    pub(crate) async fn cluster(&self) -> kube::Result<String> {
+        let namespace = self.all::<Namespace>().get_metadata(wire::CLUSTER_NAMESPACE).await?;
+        Ok(namespace.metadata.uid.unwrap_or_default())
+    }
+
     /// # Errors
     /// Kubernetes refused.
-    pub(crate) async fn cluster(&self) -> Result<String, Box<dyn Error>> {
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        let namespace = api.get_metadata(wire::CLUSTER_NAMESPACE).await;
-        let namespace = namespace
-            .map_err(|error| refused("read namespace kube-system, whose uid is that of the cluster", &error))?;
-        namespace.metadata.uid.ok_or_else(|| "namespace kube-system has no uid".into())
+    pub(crate) async fn find_claim(&self, namespace: &str, name: &str) -> Result<Option<Guarded>, String> {
+        self.of(namespace).get_opt(name).await.map_err(refused("read the claim"))
     }
 
     /// # Errors
     /// Kubernetes refused, or there is no such claim.
-    pub(crate) async fn claim(&self, namespace: &str, name: &str) -> Result<Guarded, Box<dyn Error>> {
-        let found = self.claims_in(namespace).get_opt(name).await.map_err(|error| refused("read the claim", &error))?;
-        found.ok_or_else(|| {
-            format!("ObjectBucketClaim {namespace}/{name} does not exist; `kubectl get obc -A` lists all").into()
-        })
+    pub(crate) async fn claim(&self, namespace: &str, name: &str) -> Result<Guarded, String> {
+        self.find_claim(namespace, name).await?.ok_or_else(|| no_claim(namespace, name))
     }
-}
 
-/// The StorageClasses of the cluster, by name.
-pub(crate) struct Classes(HashMap<String, Class>);
-
-impl Classes {
-    /// The class with this name.
-    pub(crate) fn named(&self, name: Option<&str>) -> ClassLookup {
-        match name.filter(|name| !name.is_empty()) {
-            None => ClassLookup::Unnamed,
-            Some(name) => match self.0.get(name) {
-                Some(class) => ClassLookup::Found(class.clone()),
-                None => ClassLookup::Missing { name: name.to_owned() },
-            },
+    /// Namespace and name of a claim; the namespace may be that of `--namespace`.
+    pub(crate) fn named(&self, text: &str) -> Result<(String, String), String> {
+        let (namespace, name) = match (text.split_once('/'), &self.namespace) {
+            (Some((namespace, name)), _) => (namespace, name),
+            (None, Some(namespace)) => (namespace.as_str(), text),
+            (None, None) => {
+                return Err(format!("the claim's namespace is missing; use NAMESPACE/{text} or --namespace"));
+            }
+        };
+        if object_name(namespace).is_none() || object_name(name).is_none() {
+            return Err(format!("{text:?} is not a claim's namespace and name, such as shop/photos"));
         }
-    }
-
-    /// Those of a provisioner, by name.
-    pub(crate) fn of(&self, provisioner: &str) -> Vec<&Class> {
-        let mut ours: Vec<_> = self.0.values().filter(|class| class.provisioner == provisioner).collect();
-        ours.sort_by(|a, b| a.name.cmp(&b.name));
-        ours
+        Ok((namespace.to_owned(), name.to_owned()))
     }
 }
 
-/// Lists objects page by page, so that only the objects that `take` keeps are in memory.
-///
-/// # Errors
-/// Kubernetes refused.
-pub(crate) async fn each<K: Clone + Debug + DeserializeOwned>(
-    api: &Api<K>,
-    labels: Option<&str>,
-    what: &str,
-    take: impl FnMut(K),
-) -> Result<(), Box<dyn Error>> {
-    Ok(each_of(api, labels, take).await.map_err(|error| refused(what, &error))?)
+pub(crate) fn no_claim(namespace: &str, name: &str) -> String {
+    format!("ObjectBucketClaim {namespace}/{name} does not exist; `kubectl get obc -A` lists all")
 }
 
-/// Like [`each`], but returns the error of kube itself.
-///
-/// # Errors
-/// Kubernetes refused.
-pub(crate) async fn each_of<K: Clone + Debug + DeserializeOwned>(
-    api: &Api<K>,
-    labels: Option<&str>,
-    mut take: impl FnMut(K),
-) -> Result<(), kube::Error> {
-    let mut params = params(labels);
+/// Lists objects page by page.
+pub(crate) async fn list<K: Clone + Debug + DeserializeOwned>(api: &Api<K>) -> kube::Result<Vec<K>> {
+    pages(ListParams::default(), async |params| api.list(&params).await).await
+}
+
+/// Lists page by page what `list` returns for each page.
+pub(crate) async fn pages<T: Clone>(
+    params: ListParams,
+    list: impl AsyncFn(ListParams) -> kube::Result<ObjectList<T>>,
+) -> kube::Result<Vec<T>> {
+    let mut params = params.limit(PAGE);
+    let mut all = Vec::new();
     loop {
-        let page = api.list(&params).await?;
-        page.items.into_iter().for_each(&mut take);
+        let page = list(params.clone()).await?;
+        all.extend(page.items);
         match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => params = params.continue_token(&next),
-            None => return Ok(()),
+            None => return Ok(all),
         }
     }
-}
-
-/// Like [`each_of`], but reads only the metadata.
-///
-/// # Errors
-/// Kubernetes refused.
-pub(crate) async fn each_metadata<K: Clone + Debug + DeserializeOwned>(
-    api: &Api<K>,
-    labels: Option<&str>,
-    mut take: impl FnMut(kube::core::ObjectMeta),
-) -> Result<(), kube::Error> {
-    let mut params = params(labels);
-    loop {
-        let page = api.list_metadata(&params).await?;
-        page.items.into_iter().for_each(|object| take(object.metadata));
-        match page.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => params = params.continue_token(&next),
-            None => return Ok(()),
-        }
-    }
-}
-
-fn params(labels: Option<&str>) -> ListParams {
-    ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() }.limit(PAGE)
 }
 
 /// What failed, why, and the remedy.
-pub(crate) fn refused(what: &str, error: &kube::Error) -> String {
-    let remedy = match answers::status_code(error) {
-        Some(403) => "; request the permission",
-        Some(404) => "; install the CustomResourceDefinitions first",
-        Some(410) => "; the list took too long: run the command again",
-        _ => "",
-    };
-    let reason = match error {
-        kube::Error::Api(_) => answers::describe(error),
-        error => chain(error),
-    };
-    format!("cannot {what}: {reason}{remedy}")
+pub(crate) fn refused(what: &str) -> impl Fn(kube::Error) -> String {
+    move |error| {
+        let remedy = match answers::status_code(&error) {
+            Some(403) => "; request the permission",
+            Some(404) => "; install the CustomResourceDefinitions first",
+            Some(410) => "; the list took too long: run the command again",
+            _ => "",
+        };
+        let reason = match &error {
+            kube::Error::Api(_) => answers::describe(&error),
+            error => chain(error),
+        };
+        format!("cannot {what}: {reason}{remedy}")
+    }
 }

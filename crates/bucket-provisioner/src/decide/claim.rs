@@ -7,7 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
 
-use crate::api::{ClaimPhase, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
+use crate::api::{
+    ClaimPhase, Condition, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire,
+};
 use crate::decide::metadata::{NOTE_MAX, has_finalizer};
 use crate::error::Error;
 use crate::store::{ClaimId, Mode, Record};
@@ -32,7 +34,8 @@ pub(crate) struct Claim {
     pub(crate) retry_request: Option<String>,
     /// The annotation that asks for the bucket of a deleted claim of this name.
     pub(crate) undo_request: Option<String>,
-    spec: Result<ObjectBucketClaimSpec, String>,
+    /// Or why it cannot be read, and the class that it names nevertheless.
+    spec: Result<ObjectBucketClaimSpec, (String, Option<String>)>,
     pub(crate) status: ObjectBucketClaimStatus,
 }
 
@@ -110,7 +113,10 @@ impl Claim {
     pub(crate) fn read(guarded: &Guarded, our_label: &str) -> Self {
         let (metadata, spec, status) = match &guarded.0 {
             Ok(claim) => (&claim.metadata, Ok(spec_of(&claim.spec)), claim.status.clone().unwrap_or_default()),
-            Err(invalid) => (&invalid.metadata, Err(invalid.error.clone()), ObjectBucketClaimStatus::default()),
+            Err(invalid) => {
+                let spec = Err((invalid.error.clone(), invalid.class.clone()));
+                (&invalid.metadata, spec, ObjectBucketClaimStatus::default())
+            }
         };
         let label = match provisioner_label(metadata) {
             Some(label) if label == our_label => LabelOwner::Ours,
@@ -152,7 +158,7 @@ impl Claim {
             retry_request: None,
             undo_request: None,
             label: LabelOwner::Ours,
-            spec: Err("the claim no longer exists".to_owned()),
+            spec: Err(("the claim no longer exists".to_owned(), None)),
             status: ObjectBucketClaimStatus::default(),
         }
     }
@@ -167,7 +173,21 @@ impl Claim {
     /// # Errors
     /// [`Error::ClaimUnreadable`] with the parser's message.
     pub(crate) fn spec(&self) -> Result<&ObjectBucketClaimSpec, Error> {
-        self.spec.as_ref().map_err(|error| Error::ClaimUnreadable { error: error.clone() })
+        self.spec.as_ref().map_err(|(error, _)| Error::ClaimUnreadable { error: error.clone() })
+    }
+
+    /// The class that it names.
+    pub(crate) fn class(&self) -> Option<&str> {
+        let class = match &self.spec {
+            Ok(spec) => Some(spec.storage_class_name.as_str()),
+            Err((_, class)) => class.as_deref(),
+        };
+        class.filter(|name| !name.is_empty())
+    }
+
+    /// The condition of this type.
+    pub(crate) fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
     /// Whether the claim asks for the bucket of a deleted claim. Any value but `no` does: it must not get a new bucket

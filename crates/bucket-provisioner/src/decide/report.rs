@@ -225,7 +225,7 @@ pub(crate) enum ConditionSupport {
 /// Whether the claim's status shows that it can be used: by its condition Ready if the CRD keeps it, else only by the
 /// phase.
 pub(crate) fn status_is_ready(claim: &Claim, keeps: ConditionSupport) -> bool {
-    let ready = claim.status.conditions.iter().find(|c| c.type_ == reasons::READY);
+    let ready = claim.condition(reasons::READY);
     claim.bound() && ready.map_or(keeps != ConditionSupport::Yes, |c| c.status == ConditionStatus::True)
 }
 
@@ -240,9 +240,8 @@ pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
 /// Whether the claim's status already shows that it is bound, and its other conditions are current.
 pub(crate) fn status_is_bound(claim: &Claim, other_conditions: &OtherConditions, keeps: ConditionSupport) -> bool {
     let OtherConditions { ignored, keys } = other_conditions;
-    let condition = |type_: &str| claim.status.conditions.iter().find(|c| c.type_ == type_);
-    let up_to_date = condition(reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False);
-    let of_keys = condition(reasons::KEYS_CURRENT);
+    let up_to_date = claim.condition(reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False);
+    let of_keys = claim.condition(reasons::KEYS_CURRENT);
     let reports_keys = keeps != ConditionSupport::Yes
         || match keys {
             Some(keys) => of_keys.is_some_and(|condition| keys.is(condition)),

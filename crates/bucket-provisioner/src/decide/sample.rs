@@ -5,7 +5,7 @@ use crate::decide::class::Class;
 use crate::decide::request;
 use crate::error::Error;
 use crate::refusal::Refusal;
-use crate::store::{ClaimId, CommonParameters, Mode, Provisioner, ReclaimPolicy, Record};
+use crate::store::{ClaimId, CommonParameters, Mode, Plan, Provisioner, ReclaimPolicy, Record};
 
 /// The name of the claim, and the start of its bucket's name.
 const NAME: &str = "doctor";
@@ -60,15 +60,15 @@ impl Sample {
         };
         examined(self) == examined(other)
     }
+}
 
-    /// Whether both use the same credentials at the same store.
-    pub(crate) fn has_same_credentials(&self, other: &Self) -> bool {
-        let credentials = |Self { record, .. }: &Self| {
-            let plan = record.plan.clone();
-            (plan.owner_secret, plan.endpoint, plan.state, plan.user.is_some())
-        };
-        credentials(self) == credentials(other)
-    }
+/// Whether both use the same credentials at the same store.
+pub(crate) fn has_same_credentials(one: &Record, other: &Record) -> bool {
+    let credentials = |record: &Record| {
+        let Plan { owner_secret, endpoint, state, user, .. } = record.plan.clone();
+        (owner_secret, endpoint, state, user.is_some())
+    };
+    credentials(one) == credentials(other)
 }
 
 #[cfg(test)]
@@ -113,7 +113,10 @@ mod tests {
         ] {
             assert!(!plain.is_like(&sample(other).unwrap()), "{other:?}");
         }
-        assert!(plain.has_same_credentials(&sample(&[("bucketName", "archive")]).unwrap()));
-        assert!(!plain.has_same_credentials(&sample(&[("secretName", "s"), ("secretNamespace", "n")]).unwrap()));
+        assert!(has_same_credentials(&plain.record, &sample(&[("bucketName", "archive")]).unwrap().record));
+        assert!(!has_same_credentials(
+            &plain.record,
+            &sample(&[("secretName", "s"), ("secretNamespace", "n")]).unwrap().record
+        ));
     }
 }

@@ -1,7 +1,10 @@
 //! What an examination of a class finds: [`Finding`].
 
+use serde::Serialize;
+
 /// How a finding is to be taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Verdict {
     /// As it should be.
@@ -17,7 +20,7 @@ pub enum Verdict {
 /// The result of one check: see [`Provisioner::examine`](super::Provisioner::examine).
 ///
 /// The message is for an admin: it may name accounts and other tenants, and never contains a secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
     /// What was checked, in a few words, such as `permissions`.

@@ -1,9 +1,12 @@
 //! What a store contains, for commands: the size of a bucket, and what was created for claims.
 
+use serde::Serialize;
+
 use super::ClaimId;
 
 /// How much is in a bucket; see [`Provisioner::usage`](super::Provisioner::usage).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Usage {
     /// Objects, or versions of them where the store keeps versions.

@@ -21,18 +21,17 @@ pub(super) struct Wanted<'a> {
 /// # Errors
 /// The ObjectBucket that the admin names is not among them, or several are possible; a sentence for the admin.
 pub(super) fn choose<'a>(
-    previous: &'a [ObjectBucket],
+    previous: &[&'a ObjectBucket],
     wanted: &Wanted<'_>,
 ) -> Result<Option<&'a ObjectBucket>, String> {
     let is_named = |object: &ObjectBucket, name| object.metadata.name.as_deref() == Some(name);
     if let Some(name) = wanted.record {
-        let chosen = previous.iter().find(|object| is_named(object, name));
+        let chosen = previous.iter().copied().find(|object| is_named(object, name));
         let unknown = || format!("ObjectBucket {name:?} does not record a previous claim of this name");
         return chosen.map(Some).ok_or_else(unknown);
     }
-    let bucket = |object: &'a ObjectBucket| object.spec.endpoint.as_ref()?.bucket_name.as_deref();
-    let fits = |object: &&'a ObjectBucket| wanted.bucket.is_none_or(|wanted| bucket(object) == Some(wanted));
-    let fitting: Vec<_> = previous.iter().filter(fits).collect();
+    let fits = |object: &&ObjectBucket| wanted.bucket.is_none_or(|wanted| record::bucket(object) == Some(wanted));
+    let fitting: Vec<_> = previous.iter().copied().filter(fits).collect();
     let named = fitting.iter().find(|object| wanted.named.is_some_and(|name| is_named(object, name)));
     match (named, &*fitting) {
         (Some(object), _) | (None, [object]) => Ok(Some(object)),
@@ -58,7 +57,7 @@ mod tests {
     }
 
     fn chosen(previous: &[ObjectBucket], wanted: Wanted<'_>) -> Result<Option<String>, String> {
-        choose(previous, &wanted).map(|object| object.map(record::name))
+        choose(&previous.iter().collect::<Vec<_>>(), &wanted).map(|object| object.map(record::name))
     }
 
     #[test]

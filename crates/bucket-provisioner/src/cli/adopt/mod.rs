@@ -7,17 +7,18 @@
 
 mod choose;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use self::choose::{Wanted, choose};
-use super::annotate::{self, ActionStatus, PendingAnnotation};
+use super::annotate::{self, Annotation, Outcome};
 use super::output::clean;
-use super::session::{self, Session};
-use super::{prompt, status};
-use crate::api::{Guard, ObjectBucket};
+use super::prompt;
+use super::session::{self, Session, refused};
+use super::view::View;
+use crate::api::{ObjectBucket, Unreadable};
 use crate::controller::of_claim;
 use crate::decide::action::Action;
 use crate::decide::claim::Claim;
@@ -65,37 +66,30 @@ pub(crate) struct AdoptArgs {
     timeout: Duration,
 }
 
-/// A claim, and the ObjectBucket that it will adopt.
-struct Adoption {
-    claim: Claim,
-    object: ObjectBucket,
-    /// The ObjectBucket is lost and must be created.
-    is_new: bool,
-    /// UID of the cluster that the ObjectBucket records.
-    cluster: Option<String>,
-}
-
 /// Lets restored claims adopt their ObjectBuckets.
 ///
 /// # Errors
 /// There is no such claim, nothing can be adopted, or Kubernetes or the store refused.
 pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) -> Result<ExitCode, Box<dyn Error>> {
-    let cluster = session.cluster().await?;
-    let claims = match &args.claim {
-        Some(claim) => {
-            let (namespace, name) = status::named(session, claim)?;
-            vec![Claim::read(&session.claim(&namespace, &name).await?, &session.label())]
-        }
-        None => restored(session).await?,
-    };
-    let records = Records::read(session, &claims, &cluster).await?;
-    for name in &records.unreadable {
+    let cluster = session.cluster().await.map_err(refused(session::CLUSTER))?;
+    let view = View::read(session).await?;
+    let unreadable = &view.records.unreadable;
+    for name in unreadable.iter().map(Unreadable::name) {
         eprintln!("{}", clean(&format!("ObjectBucket {name:?} cannot be read; correct or restore it")));
     }
+    let claims = match &args.claim {
+        Some(claim) => {
+            let (namespace, name) = session.named(claim)?;
+            vec![Claim::read(&session.claim(&namespace, &name).await?, &session.label())]
+        }
+        None => view.claims.iter().filter(|claim| is_restored(&view, claim)).cloned().collect(),
+    };
     let (mut adoptions, mut failed) = (Vec::new(), false);
-    for claim in claims {
+    let by_claim = by_claim(session, &view);
+    for claim in &claims {
         let name = claim.id.to_string();
-        match adoption(session, claim, &records, args).await {
+        let of_its_name = by_claim.get(&(claim.id.namespace.as_str(), claim.id.name.as_str()));
+        match adoption(session, claim, of_its_name.map_or(&[][..], Vec::as_slice), unreadable, &cluster, args).await {
             Ok(Some(adoption)) => adoptions.push(adoption),
             Ok(None) if args.all => {}
             Ok(None) => print(&format!("claim {name} has its ObjectBucket already; there is nothing to adopt\n"))?,
@@ -105,7 +99,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
             }
         }
     }
-    for line in adoptions.iter().flat_map(|adoption| adoption.lines(&cluster)) {
+    for line in adoptions.iter().flat_map(|adoption| lines(adoption, &cluster)) {
         print(&(clean(&line) + "\n"))?;
     }
     if !adoptions.is_empty()
@@ -115,8 +109,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
     }
     let (adoptions, left) = allowed(adoptions, &cluster, args)?;
     failed |= left;
-    let is_confirmed = !adoptions.is_empty() && (args.yes || prompt::confirm("The claims will adopt this.")?);
-    if !is_confirmed {
+    if adoptions.is_empty() || !(args.yes || prompt::confirm("The claims will adopt this.")?) {
         let is_declined = !adoptions.is_empty();
         if is_declined || left || (args.all && !failed) {
             print("nothing was adopted\n")?;
@@ -127,215 +120,166 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Whether the claim was bound before. [`adoption`] skips those that have their ObjectBucket.
+fn is_restored(view: &View, claim: &Claim) -> bool {
+    let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.as_ref());
+    named.is_some_and(|name| !name.is_empty()) && !claim.deleting && view.is_shown(claim)
+}
+
+/// The ObjectBuckets of this provisioner, by namespace and name of the claims that they record.
+fn by_claim<'a, P>(session: &Session<P>, view: &'a View) -> HashMap<(&'a str, &'a str), Vec<&'a ObjectBucket>> {
+    let mut by_claim: HashMap<_, Vec<_>> = HashMap::new();
+    for object in view.records.all.iter().filter(|object| record::is_ours(object, &session.provisioner)) {
+        if let Some(claim) = record::claim_name(object) {
+            by_claim.entry(claim).or_default().push(object);
+        }
+    }
+    by_claim
+}
+
 /// Annotates all ObjectBuckets, and waits for the operator if that is wanted. Returns whether nothing failed.
-async fn annotate_all<P: Provisioner>(
+async fn annotate_all<P>(
     session: &Session<P>,
-    adoptions: Vec<Adoption>,
+    adoptions: Vec<Annotation>,
     args: &AdoptArgs,
 ) -> Result<bool, Box<dyn Error>> {
     let (mut annotated, mut all) = (Vec::new(), true);
-    for adoption in adoptions {
-        let name = adoption.claim.id.to_string();
-        match annotate_one(session, adoption).await {
-            Ok(pending) => annotated.push(pending),
+    for mut adoption in adoptions {
+        match annotate_one(session, &mut adoption).await {
+            Ok(()) => annotated.push(adoption),
             Err(problem) => {
                 all = false;
-                eprintln!("claim {name}: {}", clean(&problem));
+                eprintln!("claim {}: {}", adoption.claim, clean(&problem));
             }
         }
     }
     if !args.wait {
-        for PendingAnnotation { claim, .. } in annotated {
+        for Annotation { claim, .. } in annotated {
             print(&format!("claim {claim}: annotated; `kubectl describe obc` shows the progress\n"))?;
         }
         return Ok(all);
     }
-    annotate::wait(session, &annotated, args.timeout, |index, status| {
-        let (done, text) = match status {
-            ActionStatus::Done => (true, "has its bucket back and is Ready".to_owned()),
-            ActionStatus::Refused(why) => (false, format!("the operator refuses: {why}")),
-            ActionStatus::Pending(why) => (false, format!("not yet: {why}")),
+    annotate::wait(session, &annotated, args.timeout, |index, outcome, why| {
+        let text = match outcome {
+            Outcome::Done => "has its bucket back and is Ready".to_owned(),
+            Outcome::Waiting => format!("not yet: {why}"),
+            _ => format!("the operator refuses: {why}"),
         };
-        all &= done;
-        let claim = annotated.get(index).map(|pending| pending.claim.to_string()).unwrap_or_default();
+        all &= outcome == Outcome::Done;
+        let claim = annotated.get(index).map(|annotation| annotation.claim.to_string()).unwrap_or_default();
         print(&format!("{}\n", clean(&format!("claim {claim}: {text}"))))
     })
     .await?;
     Ok(all)
 }
 
-/// The claims of this provisioner that were bound before. [`adoption`] skips those that have their ObjectBucket.
-async fn restored<P: Provisioner>(session: &Session<P>) -> Result<Vec<Claim>, Box<dyn Error>> {
-    let classes = session.classes().await?;
-    let label = session.label();
-    let mut claims = Vec::new();
-    session::each(&session.claims(), None, "list ObjectBucketClaims", |guarded| {
-        let claim = Claim::read(&guarded, &label);
-        let spec = claim.spec().ok();
-        let names = spec.is_some_and(|spec| spec.object_bucket_name.as_deref().is_some_and(|name| !name.is_empty()));
-        let class = spec.map(|spec| spec.storage_class_name.clone());
-        if names && !claim.deleting && status::shows(session, &classes, &claim, class.as_deref()) {
-            claims.push(claim);
-        }
-    })
-    .await?;
-    Ok(claims)
-}
-
-/// The ObjectBuckets of this provisioner that record the claims, or previous claims of their names.
-struct Records {
-    /// UIDs of the claims that have their own ObjectBucket.
-    owned: std::collections::HashSet<String>,
-    /// By namespace and name of the claim.
-    previous: BTreeMap<(String, String), Vec<ObjectBucket>>,
-    /// Names of ObjectBuckets that cannot be read, so that their claims are unknown.
-    unreadable: Vec<String>,
-}
-
-impl Records {
-    async fn read<P: Provisioner>(
-        session: &Session<P>,
-        claims: &[Claim],
-        cluster: &str,
-    ) -> Result<Self, Box<dyn Error>> {
-        let wanted: BTreeMap<_, _> =
-            claims.iter().map(|claim| ((claim.id.namespace.as_str(), claim.id.name.as_str()), claim)).collect();
-        let mut found = Self { owned: Default::default(), previous: BTreeMap::new(), unreadable: Vec::new() };
-        session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
-            let object = match guard.0 {
-                Ok(object) => object,
-                Err(unreadable) => return found.unreadable.push(unreadable.name()),
-            };
-            if !record::is_ours(&object, &session.provisioner) {
-                return;
-            }
-            let Some(claim) = record::claim_name(&object).and_then(|name| wanted.get(&name)) else { return };
-            match record::relation(&object, claim, cluster) {
-                Relation::Owned => drop(found.owned.insert(claim.id.uid.clone())),
-                Relation::Predecessor => {
-                    let name = (claim.id.namespace.clone(), claim.id.name.clone());
-                    found.previous.entry(name).or_default().push(object);
-                }
-                Relation::Inferred | Relation::Foreign => {}
-            }
-        })
-        .await?;
-        Ok(found)
-    }
-
-    fn previous_of(&self, claim: &Claim) -> &[ObjectBucket] {
-        let name = (claim.id.namespace.clone(), claim.id.name.clone());
-        self.previous.get(&name).map(Vec::as_slice).unwrap_or_default()
-    }
-}
-
-/// The ObjectBucket that a claim will adopt; `None` if it has its own.
+/// The ObjectBucket that a claim will adopt; `None` if it has its own. `of_its_name`: those that record a claim of its
+/// name.
 async fn adoption<P: Provisioner>(
     session: &Session<P>,
-    claim: Claim,
-    records: &Records,
+    claim: &Claim,
+    of_its_name: &[&ObjectBucket],
+    unreadable: &[Unreadable],
+    cluster: &str,
     args: &AdoptArgs,
-) -> Result<Option<Adoption>, Box<dyn Error>> {
-    if records.owned.contains(&claim.id.uid) {
+) -> Result<Option<Annotation>, Box<dyn Error>> {
+    let relation = |object: &ObjectBucket| record::relation(object, claim, cluster);
+    if of_its_name.iter().any(|object| relation(object) == Relation::Owned) {
         return Ok(None);
     }
     if claim.deleting {
         return Err("it is being deleted".into());
     }
     let spec = claim.spec()?;
-    let given = |text: &'_ Option<String>| text.clone().filter(|text| !text.is_empty());
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let (named, bucket) = (given(&spec.object_bucket_name), given(&args.bucket).or_else(|| given(&spec.bucket_name)));
     let wanted = Wanted { record: args.record.as_deref(), named: named.as_deref(), bucket: bucket.as_deref() };
-    if let Some(object) = choose(records.previous_of(&claim), &wanted)? {
-        let cluster = codec::read(object)?.record.cluster;
-        return Ok(Some(Adoption { claim, object: object.clone(), is_new: false, cluster }));
+    let previous = of_its_name.iter().copied().filter(|object| relation(object) == Relation::Predecessor);
+    if let Some(object) = choose(&previous.collect::<Vec<_>>(), &wanted)? {
+        codec::read(object)?;
+        return Ok(Some(Annotation {
+            action: Action::Adopt,
+            object: object.clone(),
+            is_new: false,
+            claim: claim.id.clone(),
+        }));
     }
-    if !records.unreadable.is_empty() {
-        let names = records.unreadable.join(", ");
+    if !unreadable.is_empty() {
+        let names = unreadable.iter().map(Unreadable::name).collect::<Vec<_>>().join(", ");
         return Err(
             format!("its ObjectBucket may be one of those that cannot be read; correct them first: {names}").into()
         );
     }
     let name = (claim.id.namespace.as_str(), claim.id.name.as_str());
     let mut object = of_claim(&session.client, &session.store, &session.provisioner, name, args.bucket.clone()).await?;
-    let found = session.records().get_metadata_opt(&record::name(&object)).await;
-    let record = codec::read(&object)?.record;
-    if found.map_err(|error| session::refused("read an ObjectBucket", &error))?.is_some() {
+    let found = session.all::<ObjectBucket>().get_metadata_opt(&record::name(&object)).await;
+    if found.map_err(refused("read an ObjectBucket"))?.is_some() {
         // The ObjectBucket of that name records an older claim, with another bucket.
-        object.metadata.name = Some(record::names(&record.claim).1);
+        object.metadata.name = Some(record::names(&codec::read(&object)?.record.claim).1);
     }
-    Ok(Some(Adoption { claim, object, is_new: true, cluster: record.cluster }))
+    Ok(Some(Annotation { action: Action::Adopt, object, is_new: true, claim: claim.id.clone() }))
 }
 
 /// The adoptions that are allowed: from another cluster, only if the admin names that cluster. Two clusters can share
 /// an account and all names, and one of them may still use the bucket. Also returns whether some were skipped.
-fn allowed(adoptions: Vec<Adoption>, cluster: &str, args: &AdoptArgs) -> Result<(Vec<Adoption>, bool), Box<dyn Error>> {
+fn allowed(
+    adoptions: Vec<Annotation>,
+    cluster: &str,
+    args: &AdoptArgs,
+) -> Result<(Vec<Annotation>, bool), Box<dyn Error>> {
     let (mut allowed, mut is_left) = (Vec::new(), false);
     for adoption in adoptions {
-        let may = match adoption.cluster.as_deref().filter(|other| *other != cluster) {
-            None => true,
-            Some(other) if args.from_cluster.iter().any(|named| named == other) => true,
-            Some(other) => {
-                let claim = &adoption.claim.id;
-                let asks = !args.yes && !args.all;
-                let warning = format!(
-                    "claim {claim}: this belonged to cluster {other}, which may still use it; after the adoption, this cluster deletes it with the claim."
-                );
-                let question = format!("{warning} Type the uid of that cluster to continue:");
-                let may = asks && prompt::read_line(&clean(&question))? == other;
-                if !may {
-                    eprintln!("{}", clean(&format!("{warning} To adopt it, add --from-cluster {other}")));
-                }
-                may
-            }
+        let other = record::cluster_uid(&adoption.object).filter(|other| *other != cluster);
+        let Some(other) = other.filter(|other| !args.from_cluster.iter().any(|named| named == other)) else {
+            allowed.push(adoption);
+            continue;
         };
-        if may {
+        let warning = format!(
+            "claim {}: this belonged to cluster {other}, which may still use it; after the adoption, this cluster deletes it with the claim.",
+            adoption.claim
+        );
+        let question = format!("{warning} Type the uid of that cluster to continue:");
+        if !args.yes && !args.all && prompt::read_line(&clean(&question))? == other {
             allowed.push(adoption);
         } else {
             is_left = true;
+            eprintln!("{}", clean(&format!("{warning} To adopt it, add --from-cluster {other}")));
         }
     }
     Ok((allowed, is_left))
 }
 
-impl Adoption {
-    fn lines(&self, cluster: &str) -> Vec<String> {
-        let Self { claim, object, is_new, .. } = self;
-        let name = record::name(object);
-        let mut lines = vec![format!("claim {} adopts ObjectBucket {name}", claim.id)];
-        if *is_new {
-            lines.push("  which is lost, and is rebuilt from the tags of bucket and user".to_owned());
-        }
-        let Ok(stored) = codec::read(object) else { return lines };
-        let record = stored.record;
-        let origin = match &record.cluster {
-            Some(other) if other != cluster => format!(" in another cluster ({other})"),
-            _ => String::new(),
-        };
-        lines.push(format!("  bucket: {}, {}", record.plan.bucket, record.plan.mode.as_str()));
-        lines.push(format!(
-            "  user:   {}",
-            record.plan.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials")
-        ));
-        lines.push(format!("  account: {}", record.account.as_deref().unwrap_or("not recorded")));
-        lines.push(format!("  previous claim: uid {}{origin}", record.claim.uid));
-        lines
+/// The lines that the admin reads before anything is done.
+fn lines(adoption: &Annotation, cluster: &str) -> Vec<String> {
+    let mut lines = vec![format!("claim {} adopts ObjectBucket {}", adoption.claim, adoption.record())];
+    if adoption.is_new {
+        lines.push("  which is lost, and is rebuilt from the tags of bucket and user".to_owned());
     }
+    let Ok(stored) = codec::read(&adoption.object) else { return lines };
+    let record = stored.record;
+    let origin = match &record.cluster {
+        Some(other) if other != cluster => format!(" in another cluster ({other})"),
+        _ => String::new(),
+    };
+    let user = record.plan.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials");
+    lines.extend([
+        format!("  bucket: {}, {}", record.plan.bucket, record.plan.mode.as_str()),
+        format!("  user:   {user}"),
+        format!("  account: {}", record.account.as_deref().unwrap_or("not recorded")),
+        format!("  previous claim: uid {}{origin}", record.claim.uid),
+    ]);
+    lines
 }
 
 /// Annotates the ObjectBucket, if nothing has changed since it was read.
-async fn annotate_one<P: Provisioner>(session: &Session<P>, adoption: Adoption) -> Result<PendingAnnotation, String> {
-    let Adoption { claim, object, is_new, .. } = adoption;
-    let fresh = session.claim(&claim.id.namespace, &claim.id.name).await.map_err(|problem| problem.to_string())?;
-    if Claim::read(&fresh, &session.label()).id != claim.id {
+async fn annotate_one<P>(session: &Session<P>, adoption: &mut Annotation) -> Result<(), String> {
+    let claim = &adoption.claim;
+    let fresh = session.claim(&claim.namespace, &claim.name).await?;
+    if Claim::read(&fresh, &session.label()).id != *claim {
         return Err("it was replaced meanwhile, so nothing was done; run the command again".to_owned());
     }
-    let pending =
-        |uid| PendingAnnotation { record: record::name(&object), uid, action: Action::Adopt, claim: claim.id.clone() };
-    if is_new {
-        let uid = annotate::create(session, object.clone(), Action::Adopt).await?;
-        return Ok(pending(uid));
+    if !adoption.is_new {
+        adoption.refresh(session).await?;
     }
-    annotate::annotate(session, &annotate::fresh(session, &object).await?, Action::Adopt).await?;
-    Ok(pending(object.metadata.uid.clone()))
+    adoption.write(session).await
 }

@@ -1,129 +1,98 @@
-//! How many claims are not bound.
+//! How many claims are not ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{ApiResource, DynamicObject};
-use kube::{Api, Client, ResourceExt as _};
-use serde_json::Value;
-
-use super::listed;
-use crate::api::{ObjectBucketClaim, wire};
-use crate::cli::session;
-use crate::controller::Options;
+use crate::api::{ClaimPhase, ConditionStatus};
+use crate::cli::output::listed;
+use crate::cli::view::View;
+use crate::decide::claim::Claim;
+use crate::decide::class::ClassLookup;
+use crate::reasons;
 use crate::store::Finding;
 
-#[derive(Debug, Default)]
-struct Count {
-    all: usize,
-    /// Reasons of the claims that are not bound.
-    waiting: BTreeMap<String, usize>,
-    /// Claims of classes that do not exist.
-    lost: usize,
-    missing_classes: BTreeSet<String>,
+pub(super) fn examine(view: &View) -> Vec<Finding> {
+    let (mut all, mut lost, mut missing_classes) = (0, 0, BTreeSet::new());
+    // By the reason.
+    let mut waiting: BTreeMap<String, usize> = BTreeMap::new();
+    for claim in view.claims.iter().filter(|claim| view.is_shown(claim)) {
+        // What is bound no longer needs its class.
+        let is_served = matches!(claim.status.phase, Some(ClaimPhase::Bound | ClaimPhase::Released));
+        if !is_served && !matches!(view.classes.named(claim.class()), ClassLookup::Found(_)) {
+            lost += 1;
+            missing_classes.insert(format!("{:?}", claim.class().unwrap_or_default()));
+            continue;
+        }
+        all += 1;
+        if let Some(reason) = waits_for(claim) {
+            *waiting.entry(reason).or_default() += 1;
+        }
+    }
+    let number: usize = waiting.values().sum();
+    let about = Finding::about("phases");
+    let mut findings = vec![if all == 0 {
+        about.good("there are no claims of these classes")
+    } else if number == 0 {
+        about.good(format!("all {all} claims of these classes are ready"))
+    } else {
+        let reasons =
+            waiting.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ");
+        about
+            .warning(format!("{number} of {all} claims of these classes are not ready: {reasons}"))
+            .with_remedy("the command `status` shows them, and the command `reasons` explains each reason")
+    }];
+    if lost > 0 {
+        let named: Vec<_> = missing_classes.into_iter().collect();
+        let message = format!("{lost} claims name StorageClasses that do not exist: {}", listed(&named, super::NAMED));
+        let finding = Finding::about("classes").warning(message);
+        findings.push(finding.with_remedy("create the classes, or delete the claims"));
+    }
+    findings
 }
 
-pub(super) async fn examine(client: &Client, options: &Options, classes: &[StorageClass]) -> Vec<Finding> {
-    // Not typed: one that cannot be read must not hide the others.
-    let kind = ApiResource::erase::<ObjectBucketClaim>(&());
-    let api: Api<DynamicObject> = match &options.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-        None => Api::all_with(client.clone(), &kind),
-    };
-    let label = wire::provisioner_label(&options.provisioner_name);
-    let mut count = Count::default();
-    let add = |claim: DynamicObject| {
-        let is_labelled = claim.labels().get(wire::PROVISIONER_LABEL) == Some(&label);
-        count.add(&claim.data, is_labelled, &options.provisioner_name, classes);
-    };
-    match session::each_of(&api, None, add).await {
-        Ok(()) => count.findings(),
-        Err(error) => vec![super::unreadable("ObjectBucketClaims", &error)],
+/// The reason of a claim that is not ready. A claim whose bucket was deleted in the store stays Bound.
+fn waits_for(claim: &Claim) -> Option<String> {
+    let ready = claim.condition(reasons::READY);
+    if claim.bound() && ready.is_none_or(|ready| ready.status != ConditionStatus::False) {
+        return None;
     }
-}
-
-impl Count {
-    /// `is_labelled`: an operator with this provisioner has served it, so it no longer needs its class.
-    fn add(&mut self, claim: &Value, is_labelled: bool, provisioner: &str, classes: &[StorageClass]) {
-        let name = claim["spec"]["storageClassName"].as_str().unwrap_or_default();
-        let class = classes.iter().find(|class| class.name_any() == name);
-        let status = &claim["status"];
-        let phase = status["phase"].as_str().unwrap_or("no phase");
-        match class {
-            Some(class) if class.provisioner != provisioner => return,
-            Some(_) => {}
-            None if is_labelled && matches!(phase, "Bound" | "Released") => {}
-            // It belongs to another provisioner, or to an unknown one.
-            None if matches!(phase, "Bound" | "Released") => return,
-            None => {
-                self.lost += 1;
-                self.missing_classes.insert(name.to_owned());
-                return;
-            }
-        }
-        self.all += 1;
-        let conditions = status["conditions"].as_array();
-        let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
-        // A claim whose bucket was deleted in the store stays Bound.
-        if phase == "Bound" && ready.is_none_or(|ready| ready["status"] != "False") {
-            return;
-        }
-        let reason = ready.and_then(|ready| ready["reason"].as_str()).filter(|reason| !reason.is_empty());
-        *self.waiting.entry(reason.unwrap_or(phase).to_owned()).or_default() += 1;
-    }
-
-    fn findings(&self) -> Vec<Finding> {
-        let Self { all, waiting, lost, missing_classes } = self;
-        let number: usize = waiting.values().sum();
-        let mut findings = vec![if *all == 0 {
-            Finding::about("phases").good("there are no claims of these classes")
-        } else if number == 0 {
-            Finding::about("phases").good(format!("all {all} claims of these classes are ready"))
-        } else {
-            let reasons =
-                waiting.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ");
-            let message = format!("{number} of {all} claims of these classes are not ready: {reasons}");
-            Finding::about("phases")
-                .warning(message)
-                .with_remedy("the command `status` shows them, and the command `reasons` explains each reason")
-        }];
-        if *lost > 0 {
-            let named: Vec<_> = missing_classes.iter().map(|class| format!("{class:?}")).collect();
-            let message = format!("{lost} claims name StorageClasses that do not exist: {}", listed(&named));
-            findings.push(
-                Finding::about("classes").warning(message).with_remedy("create the classes, or delete the claims"),
-            );
-        }
-        findings
-    }
+    let reason = ready.map(|ready| ready.reason.clone()).filter(|reason| !reason.is_empty());
+    let phase = || claim.status.phase.map_or_else(|| "no phase".to_owned(), |phase| format!("{phase:?}"));
+    Some(reason.unwrap_or_else(phase))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::cli::view::{Classes, Records};
 
-    fn count(claims: &[Value]) -> Vec<Finding> {
+    fn findings(claims: &[Value]) -> Vec<Finding> {
         let class = |name: &str, provisioner: &str| {
             serde_json::from_value(json!({ "metadata": { "name": name }, "provisioner": provisioner })).unwrap()
         };
-        let classes = [class("fast", "ours"), class("disks", "theirs")];
-        let mut count = Count::default();
-        claims.iter().for_each(|claim| count.add(claim, claim["labelled"] == true, "ours", &classes));
-        count.findings()
+        let claims = claims.iter().map(|claim| Claim::read(&serde_json::from_value(claim.clone()).unwrap(), "ours"));
+        examine(&View {
+            provisioner: "ours".to_owned(),
+            classes: Classes::of([class("fast", "ours"), class("disks", "theirs")]),
+            claims: claims.collect(),
+            records: Records::default(),
+        })
     }
 
     fn claim(class: &str, status: Value) -> Value {
-        json!({ "spec": { "storageClassName": class }, "status": status })
+        let labels = if class == "no more" { json!({ "bucket-provisioner": "ours" }) } else { json!({}) };
+        json!({
+            "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
+            "metadata": { "name": "a", "labels": labels }, "spec": { "storageClassName": class }, "status": status,
+        })
     }
 
     #[test]
     fn claims_of_this_provisioner_that_are_not_ready_are_counted() {
-        let denied = json!({ "phase": "Failed", "conditions": [{ "type": "Ready", "reason": "AccessDenied" }] });
-        let without_bucket =
-            json!({ "phase": "Bound", "conditions": [{ "type": "Ready", "status": "False", "reason": "BucketGone" }] });
+        let ready = |status: &str, reason: &str| json!({ "type": "Ready", "status": status, "reason": reason });
+        let denied = json!({ "phase": "Failed", "conditions": [ready("False", "AccessDenied")] });
         let claims = [
             claim("fast", json!({ "phase": "Bound" })),
             claim("fast", denied.clone()),
@@ -131,23 +100,24 @@ mod tests {
             claim("fast", json!({ "phase": "Pending" })),
             claim("fast", json!(null)),
             claim("disks", json!({ "phase": "Failed" })),
-            claim("fast", without_bucket),
+            claim("fast", json!({ "phase": "Bound", "conditions": [ready("False", "BucketGone")] })),
+            claim("gone", json!({ "phase": "Bound" })),
+            claim("no more", json!({ "phase": "Released" })),
             claim("no more", json!({ "phase": "Bound" })),
-            json!({ "labelled": true, "spec": { "storageClassName": "no more" }, "status": { "phase": "Released" } }),
-            json!({ "labelled": true, "spec": { "storageClassName": "no more" }, "status": { "phase": "Bound" } }),
         ];
-        let findings = count(&claims);
+        let found = findings(&claims);
         assert_eq!(
-            findings[0].message,
+            found[0].message,
             "6 of 8 claims of these classes are not ready: 2 AccessDenied, 1 BucketGone, 1 Pending, 1 Released, 1 no phase"
         );
-        assert_eq!(findings.len(), 1);
-        assert_eq!(count(&claims[..1])[0].message, "all 1 claims of these classes are ready");
+        assert_eq!(found.len(), 1);
+        assert_eq!(findings(&claims[..1])[0].message, "all 1 claims of these classes are ready");
     }
 
     #[test]
     fn claims_whose_class_does_not_exist_are_reported() {
-        let findings = count(&[claim("gone", json!({})), json!({ "spec": "damaged" }), json!({})]);
-        assert_eq!(findings[1].message, "3 claims name StorageClasses that do not exist: \"\", \"gone\"");
+        let damaged = json!({ "metadata": { "name": "a" }, "spec": "damaged" });
+        let found = findings(&[claim("gone", json!({})), damaged, claim("", json!({}))]);
+        assert_eq!(found[1].message, "3 claims name StorageClasses that do not exist: \"\", \"gone\"");
     }
 }

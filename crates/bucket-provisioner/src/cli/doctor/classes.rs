@@ -1,65 +1,52 @@
 //! The StorageClasses of this provisioner: their parameters, and the namespaces that may use them.
 
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
 
-use super::{listed, stores};
+use super::stores;
 use crate::cli::accounts::Accounts;
-use crate::controller::Options;
+use crate::cli::output::listed;
+use crate::cli::session::Session;
+use crate::cli::view::Classes;
 use crate::decide::class::Class;
 use crate::decide::sample::Sample;
-use crate::store::{Failure as _, Finding, Mode, Namespaces, OnDelete, Provisioner, ReclaimPolicy};
+use crate::store::{Finding, Mode, Namespaces, OnDelete, Provisioner, ReclaimPolicy};
 
 /// The annotation of the class that PersistentVolumeClaims get that name none.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// What was read of the cluster before.
-#[derive(Debug)]
-pub(super) struct Seen<'a> {
-    /// Its uid.
-    pub(super) cluster: String,
-    /// All namespaces; `None` if they cannot be listed.
-    pub(super) namespaces: Option<Vec<String>>,
-    /// What ObjectBuckets record; `None` if they cannot be listed.
-    pub(super) accounts: Option<&'a Accounts>,
-}
-
-/// The findings about each class of this provisioner, by name.
+/// The findings about each class of this provisioner, by name. `accounts`: what ObjectBuckets record, if they can be
+/// listed.
 pub(super) async fn examine<P: Provisioner>(
-    client: &Client,
-    provisioner: &P,
-    options: &Options,
-    classes: &[StorageClass],
-    seen: &Seen<'_>,
+    session: &Session<P>,
+    classes: &Classes,
+    cluster: &str,
+    accounts: Option<&Accounts>,
 ) -> Vec<(String, Vec<Finding>)> {
-    let ours: Vec<_> = classes.iter().filter(|class| class.provisioner == options.provisioner_name).collect();
+    let uid = random_uid();
+    let ours: Vec<_> = classes.served_by(&session.provisioner).collect();
+    let samples = ours.iter().map(|class| Sample::of(&session.store, &Class::read(class), &uid, cluster));
+    let samples: Vec<_> = samples.collect();
     if ours.is_empty() {
-        let message = format!(
-            "no StorageClass has the provisioner {:?}, so there can be no claims for it",
-            options.provisioner_name
-        );
+        let provisioner = &session.provisioner;
+        let message = format!("no StorageClass has the provisioner {provisioner:?}, so there can be no claims for it");
         let remedy = "create one (the command `parameters` lists its parameters), or set --provisioner-name to that of the operator";
         return vec![(String::new(), vec![Finding::about("classes").warning(message).with_remedy(remedy)])];
     }
-    let uid = random_uid();
-    let samples: Vec<_> =
-        ours.iter().map(|class| Sample::of(provisioner, &Class::read(class), &uid, &seen.cluster)).collect();
+    let namespaces = super::namespaces(session).await;
     let named: Vec<_> =
-        ours.iter().map(|class| class.name_any()).zip(samples.iter().map(|it| it.as_ref().ok())).collect();
-    let stores = stores::examine(client, provisioner, &named, seen.accounts).await;
+        ours.iter().map(|class| class.name_any()).zip(samples.iter().map(|sample| sample.as_ref().ok())).collect();
+    let stores = stores::examine(session, &named, accounts).await;
     let found = ours.iter().zip(&samples).zip(stores);
-    found
-        .map(|((class, sample), store)| {
-            let mut findings = match sample {
-                Ok(sample) => settings(class, sample, seen),
-                Err(error) => {
-                    vec![Finding::about("parameters").failed(error).with_remedy(super::remedy::<P>(error.reason()))]
-                }
-            };
-            findings.extend(store);
-            (class.name_any(), findings)
-        })
-        .collect()
+    let findings = found.map(|((class, sample), store)| {
+        let mut findings = match sample {
+            Ok(sample) => settings(class, sample, namespaces.as_deref()),
+            Err(error) => vec![super::failed::<P>("parameters", error)],
+        };
+        findings.extend(store);
+        (class.name_any(), findings)
+    });
+    findings.collect()
 }
 
 /// Nothing can have been created for a claim with this uid.
@@ -70,48 +57,37 @@ fn random_uid() -> String {
 }
 
 /// The findings about the class itself, without its store.
-fn settings(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> {
+fn settings(class: &StorageClass, sample: &Sample, namespaces: Option<&[String]>) -> Vec<Finding> {
     let (plan, policy) = (&sample.record.plan, sample.record.reclaim_policy);
     let at = plan.endpoint.url.as_deref().unwrap_or(&plan.endpoint.host);
     let place = format!("at {at} in region {:?}", plan.endpoint.region);
-    let gets = match (plan.mode, policy) {
-        (Mode::Granted, _) => format!("claims get access to bucket {:?} {place}, which is never deleted", plan.bucket),
-        (Mode::Created, ReclaimPolicy::Delete) => match plan.on_delete {
-            OnDelete::Purge => format!("claims get new buckets {place}, which are deleted with them"),
-            OnDelete::IfEmpty => {
-                format!("claims get new buckets {place}, which are deleted with them if they are empty")
-            }
-            after @ OnDelete::After(_) => {
-                format!("claims get new buckets {place}, which are deleted some time after them (onDelete: {after})")
-            }
-        },
-        (Mode::Created, ReclaimPolicy::Retain) => {
-            format!("claims get new buckets {place}, which stay when claims are deleted")
+    let gets = match (plan.mode, policy, plan.on_delete) {
+        (Mode::Granted, ..) => format!("access to bucket {:?} {place}, which is never deleted", plan.bucket),
+        (_, ReclaimPolicy::Retain, _) => format!("new buckets {place}, which stay when claims are deleted"),
+        (_, _, OnDelete::Purge) => format!("new buckets {place}, which are deleted with them"),
+        (_, _, OnDelete::IfEmpty) => format!("new buckets {place}, which are deleted with them if they are empty"),
+        (_, _, after @ OnDelete::After(_)) => {
+            format!("new buckets {place}, which are deleted some time after them (onDelete: {after})")
         }
     };
-    let mut findings = vec![Finding::about("parameters").good(gets)];
+    let mut findings = vec![Finding::about("parameters").good(format!("claims get {gets}"))];
     if plan.user.is_none() {
-        findings.push(
-            Finding::about("credentials of claims")
-                .warning("claims get the provisioning credentials themselves, with all their permissions")
-                .with_remedy("if the store can create users, recreate the class so that each claim gets its own"),
-        );
+        let message = "claims get the provisioning credentials themselves, with all their permissions";
+        let remedy = "if the store can create users, recreate the class so that each claim gets its own";
+        findings.push(Finding::about("credentials of claims").warning(message).with_remedy(remedy));
     }
     if class.annotations().get(DEFAULT_CLASS).is_some_and(|value| value == "true") {
         let message =
             "it is the cluster's default class, so PersistentVolumeClaims that name no class wait for it forever";
-        findings.push(
-            Finding::about("default class")
-                .warning(message)
-                .with_remedy(format!("remove the annotation {DEFAULT_CLASS}")),
-        );
+        let remedy = format!("remove the annotation {DEFAULT_CLASS}");
+        findings.push(Finding::about("default class").warning(message).with_remedy(remedy));
     }
-    findings.extend(namespaces(sample.common.namespaces.as_ref(), seen.namespaces.as_deref()));
+    findings.extend(usable_in(sample.common.namespaces.as_ref(), namespaces));
     findings
 }
 
 /// The namespaces whose claims may use the class.
-fn namespaces(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<Finding> {
+fn usable_in(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<Finding> {
     const WHAT: &str = "namespaces";
     let Some(allowed) = allowed else {
         return vec![Finding::about(WHAT).good("claims of every namespace may use it")];
@@ -123,7 +99,7 @@ fn namespaces(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<
     let mut findings = Vec::new();
     let matching: Vec<_> = existing.iter().filter(|namespace| allowed.contain(namespace)).cloned().collect();
     if !matching.is_empty() {
-        let message = format!("claims of these namespaces may use it: {}", listed(&matching));
+        let message = format!("claims of these namespaces may use it: {}", listed(&matching, super::NAMED));
         findings.push(Finding::about(WHAT).good(message));
     }
     let unused = allowed.patterns().filter(|pattern| !existing.iter().any(|namespace| pattern.contain(namespace)));
@@ -150,7 +126,7 @@ mod tests {
     #[test]
     fn a_pattern_that_matches_no_namespace_is_a_warning() {
         let existing = ["shop", "team-a", "team-b"].map(str::to_owned);
-        let seen = |value: &str| namespaces(allowed(value).as_ref(), Some(&existing));
+        let seen = |value: &str| usable_in(allowed(value).as_ref(), Some(&existing));
         assert_eq!(
             seen("shop,team-*"),
             [Finding::about("namespaces").good("claims of these namespaces may use it: shop, team-a, team-b")]
@@ -159,8 +135,8 @@ mod tests {
         assert_eq!(findings[0].message, "claims of these namespaces may use it: shop");
         assert_eq!(findings[1].message, "no namespace matches \"taem-*\", \"ops\" of allowedNamespaces");
         assert_eq!(findings[1].verdict, Verdict::Warning);
-        assert_eq!(namespaces(allowed("shop").as_ref(), None)[0].verdict, Verdict::Unknown);
-        assert_eq!(namespaces(None, None)[0].verdict, Verdict::Good);
+        assert_eq!(usable_in(allowed("shop").as_ref(), None)[0].verdict, Verdict::Unknown);
+        assert_eq!(usable_in(None, None)[0].verdict, Verdict::Good);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! other projects.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::Value;
 
 use crate::api::{self, wire};
+use crate::cli::session::Session;
 use crate::store::Finding;
 use operator_runtime::kubernetes::answers::describe;
 
@@ -20,8 +21,8 @@ pub(super) struct Crd {
 /// The field of a schema with rules in CEL.
 const RULES: &str = "x-kubernetes-validations";
 
-pub(super) async fn examine(client: &Client, program: &str) -> Vec<Crd> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+pub(super) async fn examine<P>(session: &Session<P>) -> Vec<Crd> {
+    let (api, program) = (session.all::<CustomResourceDefinition>(), &session.program);
     let mut all = Vec::new();
     for (_, ours) in api::crds() {
         let name = ours.name_any();

@@ -4,92 +4,84 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 
-use super::{Installation, LeaseToFind};
+use crate::cli::lease::{self, age, leads, valid};
+use crate::cli::session::Session;
 use crate::store::Finding;
 use operator_runtime::kubernetes::answers::{describe, status_code};
-use operator_runtime::lease::version_of_holder;
+use operator_runtime::lease::{Options, version_of_holder};
 
-/// Client-go's default, for a Lease without leaseDurationSeconds.
-const DURATION: Duration = Duration::from_secs(15);
 /// How often a Lease that looks stale is read again, and the pause: the clock of its holder may be wrong.
 const READS: u32 = 6;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The namespace of the Lease, if it is known, and the findings about each Lease of that name.
-pub(super) async fn examine(
-    client: &Client,
-    installation: &Installation,
-) -> (Option<String>, Vec<(String, Vec<Finding>)>) {
-    let Some(wanted) = &installation.lease else {
-        let finding = Finding::about("holder")
-            .unknown("without leader election, this command cannot see whether an operator runs")
-            .with_remedy("check its pod");
-        return (None, vec![(String::new(), vec![finding])]);
+pub(super) async fn examine<P>(session: &Session<P>) -> (Option<String>, Vec<(String, Vec<Finding>)>) {
+    let about = || Finding::about("holder");
+    let Some(wanted) = &session.lease else {
+        let message = "without leader election, this command cannot see whether an operator runs";
+        return (None, vec![(String::new(), vec![about().unknown(message).with_remedy("check its pod")])]);
     };
-    let here = || wanted.namespace.clone().unwrap_or_else(|| installation.config.default_namespace.clone());
-    let found = match find(client, wanted, &here()).await {
+    let here = if wanted.namespace.is_empty() { &session.config.default_namespace } else { &wanted.namespace };
+    let alone = |finding| (Some(here.clone()), vec![(wanted.name.clone(), vec![finding])]);
+    let found = match find(session, wanted, here).await {
+        Ok(found) if found.is_empty() => return alone(absent(wanted)),
         Ok(found) => found,
         Err(error) => {
-            let remedy = "run this as a user who may read Leases, or set --lease-namespace";
             let message = format!("Lease {} cannot be read: {}", wanted.name, describe(&error));
-            return (
-                Some(here()),
-                vec![(wanted.name.clone(), vec![Finding::about("holder").unknown(message).with_remedy(remedy)])],
-            );
+            let remedy = "run this as a user who may read Leases, or set --lease-namespace";
+            return alone(about().unknown(message).with_remedy(remedy));
         }
     };
-    if found.is_empty() {
-        return (Some(here()), vec![(wanted.name.clone(), vec![absent(wanted)])]);
-    }
     // Concurrently, because each is compared with the time at which it was read.
-    let leases: Vec<(Lease, Timestamp)> = join_all(found.into_iter().map(|lease| settled(client, lease))).await;
+    let leases: Vec<(Lease, Timestamp)> = join_all(found.into_iter().map(|lease| settled(session, lease))).await;
     let leaders = leases.iter().filter(|(lease, read)| leads(lease, *read)).count();
     let leader = leases.iter().find(|(lease, read)| leads(lease, *read)).or(leases.first());
     let place = leader.and_then(|(lease, _)| lease.namespace());
-    let about = |(lease, read): &(Lease, Timestamp)| {
+    let findings = leases.iter().map(|(lease, read)| {
+        let subject = format!("{}/{}", lease.namespace().unwrap_or_default(), lease.name_any());
         if leaders > 0 && !leads(lease, *read) {
-            return vec![abandoned(lease)];
+            return (subject, vec![abandoned(lease)]);
         }
-        let mut about = vec![holder(lease, *read)];
-        about.extend(version(lease, installation));
-        about.extend((leaders > 1).then(two_leaders));
-        about
-    };
-    let subject = |lease: &Lease| format!("{}/{}", lease.namespace().unwrap_or_default(), lease.name_any());
-    (place, leases.iter().map(|read| (subject(&read.0), about(read))).collect())
+        let version = version(lease, session);
+        let findings = [holder(lease, *read)].into_iter().chain(version).chain((leaders > 1).then(two_leaders));
+        (subject, findings.collect())
+    });
+    (place, findings.collect())
 }
 
 /// The Leases of this name, in one namespace or in all.
-async fn find(client: &Client, wanted: &LeaseToFind, here: &str) -> kube::Result<Vec<Lease>> {
-    if wanted.namespace.is_none() {
-        let everywhere: Api<Lease> = Api::all(client.clone());
-        let named = ListParams::default().fields(&format!("metadata.name={}", wanted.name));
-        match everywhere.list(&named).await {
+async fn find<P>(session: &Session<P>, wanted: &Options, here: &str) -> kube::Result<Vec<Lease>> {
+    if wanted.namespace.is_empty() {
+        let everywhere: Api<Lease> = Api::all(session.client.clone());
+        match everywhere.list(&ListParams::default().fields(&format!("metadata.name={}", wanted.name))).await {
             Ok(list) => return Ok(list.items),
             Err(error) if status_code(&error) == Some(403) => {}
             Err(error) => return Err(error),
         }
     }
-    let leases: Api<Lease> = Api::namespaced(client.clone(), here);
-    Ok(leases.get_opt(&wanted.name).await?.into_iter().collect())
+    Ok(session.of::<Lease>(here).get_opt(&wanted.name).await?.into_iter().collect())
 }
 
-fn absent(wanted: &LeaseToFind) -> Finding {
-    let place = wanted.namespace.as_ref().map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
+fn absent(wanted: &Options) -> Finding {
+    let place = match wanted.namespace.as_str() {
+        "" => String::new(),
+        namespace => format!(" in namespace {namespace}"),
+    };
     Finding::about("holder").bad(format!("there is no Lease {}{place}: no operator has run, or it serves other claims", wanted.name)).with_remedy("start the operator; if it runs, give this command the operator's --provisioner-name, --namespace, --lease-name and --lease-namespace, or --leader-elect=false")
 }
 
 /// Reads a Lease that looks stale again: its holder may renew it by another clock. Also returns when it was read.
-async fn settled(client: &Client, mut lease: Lease) -> (Lease, Timestamp) {
+async fn settled<P>(session: &Session<P>, mut lease: Lease) -> (Lease, Timestamp) {
     let mut read = Timestamp::now();
-    let api: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace().unwrap_or_default());
+    let api = session.of::<Lease>(&lease.namespace().unwrap_or_default());
     let first = lease.metadata.resource_version.clone();
     for _ in 0..READS {
-        if age(&lease, read) <= valid(&lease) || !is_held(&lease) {
+        if leads(&lease, read) || lease::holder(&lease).is_none() {
             break;
         }
         tokio::time::sleep(PAUSE).await;
@@ -100,7 +92,7 @@ async fn settled(client: &Client, mut lease: Lease) -> (Lease, Timestamp) {
         if lease.metadata.resource_version != first {
             // It is renewed: only the clocks differ.
             if let Some(spec) = &mut lease.spec {
-                spec.renew_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(read));
+                spec.renew_time = Some(MicroTime(read));
             }
             break;
         }
@@ -108,33 +100,10 @@ async fn settled(client: &Client, mut lease: Lease) -> (Lease, Timestamp) {
     (lease, read)
 }
 
-fn holder_of(lease: &Lease) -> Option<&str> {
-    lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
-}
-
-fn is_held(lease: &Lease) -> bool {
-    holder_of(lease).is_some()
-}
-
-fn leads(lease: &Lease, now: Timestamp) -> bool {
-    is_held(lease) && age(lease, now) <= valid(lease)
-}
-
-/// The time since the last renewal; zero if that is in the future, by another clock.
-fn age(lease: &Lease, now: Timestamp) -> Duration {
-    let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
-    renewed.map_or(Duration::MAX, |renewed| Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default())
-}
-
-fn valid(lease: &Lease) -> Duration {
-    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map_or(DURATION, Duration::from_secs)
-}
-
 fn holder(lease: &Lease, now: Timestamp) -> Finding {
     const WHAT: &str = "holder";
     const REMEDY: &str = "check the operator's pods and their logs (`kubectl get pods`, `kubectl logs`)";
-    let Some(holder) = holder_of(lease) else {
+    let Some(holder) = lease::holder(lease) else {
         let message = "nobody holds the lease: the last operator has stopped, and no other has started";
         return Finding::about(WHAT).bad(message).with_remedy(REMEDY);
     };
@@ -153,14 +122,11 @@ fn holder(lease: &Lease, now: Timestamp) -> Finding {
     Finding::about(WHAT).good(format!("{holder} leads, and renewed the lease {} s ago", age.as_secs()))
 }
 
-fn version(lease: &Lease, installation: &Installation) -> Option<Finding> {
+fn version<P>(lease: &Lease, session: &Session<P>) -> Option<Finding> {
     const WHAT: &str = "version";
-    let (ours, program) = (installation.version.as_str(), installation.program.as_str());
-    let found = version_of_holder(lease);
-    if !is_held(lease) || ours.is_empty() {
-        return None;
-    }
-    Some(match found {
+    let (ours, program) = (session.version.as_str(), session.program.as_str());
+    lease::holder(lease).filter(|_| !ours.is_empty())?;
+    Some(match version_of_holder(lease) {
         Some(version) if version == ours => {
             Finding::about(WHAT).good(format!("the leader is version {version}, as this program is"))
         }

@@ -9,10 +9,11 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::PostParams;
-use kube::{Api, Client};
 
-use super::{Account, Installation};
+use super::Account;
 use crate::api::wire::CLUSTER_NAMESPACE;
+use crate::cli::rbac::{self, Rules};
+use crate::cli::session::Session;
 use crate::store::Finding;
 use operator_runtime::kubernetes::answers::describe;
 
@@ -24,48 +25,37 @@ const IN_NO_NAMESPACE: [&str; 4] = ["objectbuckets", "objectbuckets/status", "st
 const CRDS: &str = "customresourcedefinitions";
 const NAMESPACES: &str = "namespaces";
 
-/// Where the operator works.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
-    /// Namespace of the Lease, if there is one.
-    pub(super) lease: Option<&'a str>,
-    /// The only namespace that the operator serves.
-    pub(super) namespace: Option<&'a str>,
-}
-
-/// Whether the account has each permission that the operator needs.
-pub(super) async fn examine(
-    client: &Client,
-    installation: &Installation,
-    place: Place<'_>,
+/// Whether the account has each permission that the operator needs. `lease`: the namespace of the Lease, if there is
+/// one.
+pub(super) async fn examine<P>(
+    session: &Session<P>,
+    lease: Option<&str>,
     account: Option<&Account>,
-) -> Vec<Finding> {
-    let reviewed = stream::iter(needed(installation, place)).map(|attributes| async {
-        let allowed = match account {
-            Some(account) => of_account(client, account, attributes.clone()).await,
-            None => of_myself(client, attributes.clone()).await,
-        };
+) -> serde_json::Result<Vec<Finding>> {
+    let lease_name = session.lease.as_ref().map(|lease| lease.name.as_str());
+    let rules = rbac::rules(lease_name.unwrap_or_default())?;
+    let reviewed = stream::iter(needed(&rules, session.namespace.as_deref(), lease)).map(async |attributes| {
+        let allowed = review(session, account, attributes.clone()).await;
         (attributes, allowed)
     });
     let answers: Vec<_> = reviewed.buffered(AT_ONCE).collect().await;
-    judge(answers, &remedy(installation, place, account), account)
+    Ok(judge(answers, &remedy(session, lease_name.zip(lease), account), account))
 }
 
 /// How the operator gets missing permissions. The roles that are applied replace its own, so they must be made for this
 /// operator.
-fn remedy(installation: &Installation, place: Place<'_>, account: Option<&Account>) -> String {
-    let mut rbac =
-        format!("{} rbac --provisioner-name {}", installation.program, installation.options.provisioner_name);
+fn remedy<P>(session: &Session<P>, lease: Option<(&str, &str)>, account: Option<&Account>) -> String {
+    let mut rbac = format!("{} rbac --provisioner-name {}", session.program, session.provisioner);
     let mut more = "";
-    if let Some(namespace) = place.namespace {
+    if let Some(namespace) = &session.namespace {
         rbac.push_str(&format!(" --namespace {namespace}"));
         more = ", with each --owner-secret and --owner-namespace with which it was installed";
     }
-    if let (Some(lease), Some(namespace)) = (&installation.lease, place.lease) {
-        rbac.push_str(&format!(" --lease-name {} --lease-namespace {namespace}", lease.name));
+    if let Some((name, namespace)) = lease {
+        rbac.push_str(&format!(" --lease-name {name} --lease-namespace {namespace}"));
     }
     match account {
-        Some(Account { namespace: of, name }) => format!(
+        Some((of, name)) => format!(
             "if Helm installed it, `helm upgrade`; if not, `{rbac} --operator-namespace {of} --service-account {name} | \
              kubectl apply --filename -`{more}"
         ),
@@ -73,19 +63,16 @@ fn remedy(installation: &Installation, place: Place<'_>, account: Option<&Accoun
     }
 }
 
-/// Each permission as one review.
-fn needed(installation: &Installation, place: Place<'_>) -> Vec<ResourceAttributes> {
-    let everywhere = expand(&installation.rules.everywhere, |resource| {
-        place.namespace.filter(|_| !IN_NO_NAMESPACE.contains(&resource))
+/// Each permission as one review. `served`: the only namespace that the operator serves.
+fn needed(rules: &Rules, served: Option<&str>, lease: Option<&str>) -> Vec<ResourceAttributes> {
+    let everywhere = expand(&rules.everywhere, |resource| served.filter(|_| !IN_NO_NAMESPACE.contains(&resource)));
+    let everywhere = everywhere.into_iter().flat_map(|attributes| match (served, attributes.resource.as_deref()) {
+        (Some(served), Some(NAMESPACES)) => {
+            [CLUSTER_NAMESPACE, served].map(|name| one_namespace(&attributes, name)).to_vec()
+        }
+        _ => vec![attributes],
     });
-    let everywhere =
-        everywhere.into_iter().flat_map(|attributes| match (place.namespace, attributes.resource.as_deref()) {
-            (Some(served), Some(NAMESPACES)) => {
-                [CLUSTER_NAMESPACE, served].map(|name| one_namespace(&attributes, name)).to_vec()
-            }
-            _ => vec![attributes],
-        });
-    let of_the_lease = place.lease.map(|lease| expand(&installation.rules.of_the_lease, |_| Some(lease)));
+    let of_the_lease = lease.map(|lease| expand(&rules.of_the_lease, |_| Some(lease)));
     everywhere.chain(of_the_lease.into_iter().flatten()).collect()
 }
 
@@ -127,29 +114,28 @@ fn expand<'a>(rules: &[PolicyRule], namespace: impl Fn(&str) -> Option<&'a str>)
     attributes
 }
 
-async fn of_myself(client: &Client, attributes: ResourceAttributes) -> kube::Result<bool> {
-    let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() },
-        ..Default::default()
+/// Whether the account, or else the user of this command, has a permission.
+async fn review<P>(
+    session: &Session<P>,
+    account: Option<&Account>,
+    attributes: ResourceAttributes,
+) -> kube::Result<bool> {
+    let (resource_attributes, params) = (Some(attributes), PostParams::default());
+    let Some((namespace, name)) = account else {
+        let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
+        let review = SelfSubjectAccessReview { spec, ..Default::default() };
+        let answer = session.all().create(&params, &review).await?;
+        return Ok(answer.status.is_some_and(|status| status.allowed));
     };
-    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
-}
-
-async fn of_account(client: &Client, account: &Account, attributes: ResourceAttributes) -> kube::Result<bool> {
-    let Account { namespace, name } = account;
     // The groups that the API server gives every ServiceAccount ("Authenticating", Kubernetes documentation).
     let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
-    let review = SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(format!("system:serviceaccount:{namespace}:{name}")),
-            groups: Some(groups.map(str::to_owned).to_vec()),
-            resource_attributes: Some(attributes),
-            ..Default::default()
-        },
+    let spec = SubjectAccessReviewSpec {
+        user: Some(format!("system:serviceaccount:{namespace}:{name}")),
+        groups: Some(groups.map(str::to_owned).to_vec()),
+        resource_attributes,
         ..Default::default()
     };
-    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    let answer = session.all().create(&params, &SubjectAccessReview { spec, ..Default::default() }).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
@@ -171,7 +157,7 @@ fn judge(
         }
     }
     let (may, has) = match account {
-        Some(account) => (format!("ServiceAccount {account} may"), format!("ServiceAccount {account} has")),
+        Some((of, name)) => (format!("ServiceAccount {of}/{name} may"), format!("ServiceAccount {of}/{name} has")),
         None => ("you may".to_owned(), "you have".to_owned()),
     };
     let mut findings: Vec<_> = missing
@@ -182,11 +168,8 @@ fn judge(
         .collect();
     if let Some(problem) = unanswered {
         let remedy = "run this as a user who may create SubjectAccessReviews, such as a cluster admin";
-        findings.push(
-            Finding::about(WHAT)
-                .unknown(format!("not every permission could be checked: {problem}"))
-                .with_remedy(remedy),
-        );
+        let message = format!("not every permission could be checked: {problem}");
+        findings.push(Finding::about(WHAT).unknown(message).with_remedy(remedy));
     }
     if findings.is_empty() {
         let hint = match account {
@@ -258,7 +241,7 @@ mod tests {
             let allowed = attributes.resource.as_deref() != Some("secrets");
             (attributes, Ok(allowed))
         });
-        let account = Account { namespace: "ops".into(), name: "s3".into() };
+        let account = ("ops".to_owned(), "s3".to_owned());
         let findings = judge(answers.collect(), "do it", Some(&account));
         assert_eq!(
             findings,

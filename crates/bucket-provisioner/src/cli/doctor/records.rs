@@ -3,21 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use kube::{Api, Client, Resource as _};
-
-use super::listed;
-use crate::api::{Guard, ObjectBucket, wire};
+use crate::api::{Unreadable, wire};
 use crate::cli::accounts::Accounts;
-use crate::cli::session;
-use crate::controller::{Options, read_owner, recorded_parameters};
+use crate::cli::output::listed;
+use crate::cli::session::Session;
+use crate::cli::view::Records;
+use crate::controller::{read_owner, recorded_parameters};
 use crate::decide::{codec, record};
 use crate::error::Error;
-use crate::store::{Failure as _, Finding, Provisioner, Record, SecretRef};
+use crate::store::{Finding, Provisioner, Record, SecretRef};
 
-/// What was read of the ObjectBuckets.
+/// The ObjectBuckets of this provisioner.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// How many belong to this provisioner.
+    /// How many there are.
     all: usize,
     /// Names of those that cannot be read, and why.
     unreadable: Vec<String>,
@@ -28,29 +27,15 @@ pub(super) struct Seen {
     pub(super) accounts: Accounts,
 }
 
-/// `cluster`: its uid; empty if it is not known.
-///
-/// # Errors
-/// The finding if they cannot be read.
-pub(super) async fn read<P: Provisioner>(client: &Client, options: &Options, cluster: &str) -> Result<Seen, Finding> {
-    let api: Api<Guard<ObjectBucket>> = Api::all(client.clone());
-    let labels = format!("{}={}", wire::PROVISIONER_LABEL, wire::provisioner_label(&options.provisioner_name));
-    let mut seen = Seen::default();
-    if let Err(error) = session::each_of(&api, Some(&labels), |object| seen.add::<P>(&object, options, cluster)).await {
-        return Err(super::unreadable("ObjectBuckets", &error));
-    }
-    Ok(seen)
-}
-
 /// `class_with`: the StorageClass that has the same finding.
 pub(super) async fn examine<P: Provisioner>(
-    client: &Client,
+    session: &Session<P>,
     seen: &Seen,
     class_with: impl Fn(&Finding) -> Option<String>,
 ) -> Vec<Finding> {
     let mut findings = seen.findings();
     for (secret, (record, names)) in &seen.owners {
-        if let Err(error) = read_owner::<P>(client, record).await {
+        if let Err(error) = read_owner::<P>(&session.client, record).await {
             findings.push(without_owner::<P>(secret, &error, names, &class_with));
         }
     }
@@ -64,7 +49,7 @@ fn without_owner<P: Provisioner>(
     class_with: impl Fn(&Finding) -> Option<String>,
 ) -> Finding {
     const WHAT: &str = "owner";
-    let needed = listed(names);
+    let needed = listed(names, super::NAMED);
     match error {
         // Its text names a class, which may no longer exist.
         Error::OwnerSecretNotFound(_) => {
@@ -74,7 +59,7 @@ fn without_owner<P: Provisioner>(
             Finding::about(WHAT).bad(message).with_remedy(remedy)
         }
         error => {
-            let mut finding = Finding::about(WHAT).failed(error).with_remedy(super::remedy::<P>(error.reason()));
+            let mut finding = super::failed::<P>(WHAT, error);
             match class_with(&finding) {
                 Some(class) => {
                     let message = format!("Secret {secret} cannot be used, but is needed by {needed}");
@@ -90,38 +75,41 @@ fn without_owner<P: Provisioner>(
 }
 
 impl Seen {
-    fn add<P: Provisioner>(&mut self, object: &Guard<ObjectBucket>, options: &Options, cluster: &str) {
-        let name = object.meta().name.clone().unwrap_or_default();
-        let object = match &object.0 {
-            Ok(object) => object,
-            Err(unreadable) => {
-                self.all += 1;
-                return self.unreadable.push(format!("{name} ({})", unreadable.error));
-            }
+    /// `cluster`: its uid; empty if it is not known.
+    pub(super) fn of<P: Provisioner>(records: &Records, session: &Session<P>, cluster: &str) -> Self {
+        let label = session.label();
+        let is_labelled = |unreadable: &&Unreadable| {
+            unreadable
+                .metadata
+                .labels
+                .as_ref()
+                .is_some_and(|labels| labels.get(wire::PROVISIONER_LABEL) == Some(&label))
         };
-        let of_others = options
-            .namespace
-            .as_deref()
-            .is_some_and(|namespace| record::claim_name(object).is_some_and(|(of_claim, _)| of_claim != namespace));
-        if of_others || !record::is_ours(object, &options.provisioner_name) {
-            return;
-        }
-        self.all += 1;
-        match codec::from_object(object) {
-            Err(problem) => self.unreadable.push(format!("{name} ({problem})")),
-            Ok(_) if !cluster.is_empty() && record::cluster_uid(object).is_some_and(|uid| uid != cluster) => {
-                self.elsewhere.push(name);
-            }
-            Ok(codec::Decoded { record, .. }) => {
-                if let Err(problem) = recorded_parameters::<P>(&record) {
-                    return self.unreadable.push(format!("{name} ({problem})"));
+        let unreadable = records.unreadable.iter().filter(is_labelled);
+        let unreadable: Vec<_> = unreadable.map(|object| format!("{} ({})", object.name(), object.error)).collect();
+        let mut seen = Self { all: unreadable.len(), unreadable, ..Self::default() };
+        for object in records.all.iter().filter(|object| session.owns(object)) {
+            seen.all += 1;
+            let name = record::name(object);
+            let record = match codec::from_object(object) {
+                Ok(decoded) => decoded.record,
+                Err(problem) => {
+                    seen.unreadable.push(format!("{name} ({problem})"));
+                    continue;
                 }
-                self.accounts.add(&record, &name);
+            };
+            if !cluster.is_empty() && record.cluster.as_ref().is_some_and(|uid| uid != cluster) {
+                seen.elsewhere.push(name);
+            } else if let Err(problem) = recorded_parameters::<P>(&record) {
+                seen.unreadable.push(format!("{name} ({problem})"));
+            } else {
+                seen.accounts.add(&record, &name);
                 if let Some(secret) = record.plan.owner_secret.clone() {
-                    self.owners.entry(secret).or_insert_with(|| (record, Vec::new())).1.push(name);
+                    seen.owners.entry(secret).or_insert_with(|| (record, Vec::new())).1.push(name);
                 }
             }
         }
+        seen
     }
 
     fn findings(&self) -> Vec<Finding> {
@@ -130,7 +118,7 @@ impl Seen {
         if !self.unreadable.is_empty() {
             let message = format!(
                 "these cannot be read, so their claims wait, and no bucket that they may name is deleted: {}",
-                listed(&self.unreadable)
+                listed(&self.unreadable, super::NAMED)
             );
             let remedy = "correct the fields, or restore the objects from a backup";
             findings.push(Finding::about(WHAT).bad(message).with_remedy(remedy));
@@ -138,7 +126,7 @@ impl Seen {
         if !self.elsewhere.is_empty() {
             let message = format!(
                 "these were written in another cluster, so nothing is done with them: {}",
-                listed(&self.elsewhere)
+                listed(&self.elsewhere, super::NAMED)
             );
             let remedy = "the command `orphans` shows the possible actions";
             findings.push(Finding::about(WHAT).warning(message).with_remedy(remedy));

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
-use kube::Client;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
 use super::ANSWER_LIMIT;
 use crate::cli::accounts::{Accounts, credentials};
+use crate::cli::session::Session;
 use crate::controller::{Owner, read_owner};
-use crate::decide::sample::Sample;
-use crate::store::{Failure as _, Finding, Plan, Provisioner, Record, SecretRef, Verdict};
+use crate::decide::sample::{Sample, has_same_credentials};
+use crate::store::{Finding, Plan, Provisioner, Record, SecretRef, Verdict};
 
 /// Classes whose stores are examined at the same time.
 const AT_ONCE: usize = 8;
@@ -29,8 +29,7 @@ pub(super) type Planned<'a> = (String, Option<&'a Sample>);
 
 /// The findings about the store of each class. `accounts`: what ObjectBuckets record, if they can be listed.
 pub(super) async fn examine<P: Provisioner>(
-    client: &Client,
-    provisioner: &P,
+    session: &Session<P>,
     classes: &[Planned<'_>],
     accounts: Option<&Accounts>,
 ) -> Vec<Vec<Finding>> {
@@ -38,12 +37,12 @@ pub(super) async fn examine<P: Provisioner>(
     let examined = classes.iter().enumerate().map(|(at, (_, sample))| {
         // Of classes with the same demands on the same store, only the first one is examined.
         let sample = sample.filter(|_| first(classes, at, Sample::is_like) == at);
-        let access = accesses.get(first(classes, at, Sample::has_same_credentials));
+        let access = accesses.get(first(classes, at, |one, other| has_same_credentials(&one.record, &other.record)));
         async move {
             let Some((sample, access)) = sample.zip(access) else { return Vec::new() };
             let end = Instant::now() + LIMIT;
-            let access = access.get_or_init(|| access_to(client, provisioner, &sample.record, accounts, end)).await;
-            store(provisioner, &sample.record, access, end).await
+            let access = access.get_or_init(|| access_to(session, &sample.record, accounts, end)).await;
+            store(&session.store, &sample.record, access, end).await
         }
     });
     let examined: Vec<_> = stream::iter(examined).buffered(AT_ONCE).collect().await;
@@ -66,21 +65,17 @@ struct Access<P: Provisioner> {
 
 /// Reads the credentials, and checks whether the store accepts them. A store that hangs does not delay the report.
 async fn access_to<P: Provisioner>(
-    client: &Client,
-    provisioner: &P,
+    session: &Session<P>,
     record: &Record,
     accounts: Option<&Accounts>,
     end: Instant,
 ) -> Access<P> {
-    let owner = match read_owner::<P>(client, record).await {
+    let owner = match read_owner::<P>(&session.client, record).await {
         Ok(owner) => owner,
-        Err(error) => {
-            let finding = Finding::about(OWNER).failed(&error).with_remedy(super::remedy::<P>(error.reason()));
-            return Access { usable: None, findings: vec![finding] };
-        }
+        Err(error) => return Access { usable: None, findings: vec![super::failed::<P>(OWNER, &error)] },
     };
     let mut findings: Vec<_> = source::<P>(record.plan.owner_secret.as_ref()).into_iter().collect();
-    let usable = match timeout_at(end, provisioner.account(&owner.call(record))).await {
+    let usable = match timeout_at(end, session.store.account(&owner.call(record))).await {
         Ok(Ok(account)) => {
             if has_owner::<P>() {
                 findings.push(accepted(account.as_deref()));
@@ -93,7 +88,7 @@ async fn access_to<P: Provisioner>(
             is_right.then_some((owner, account))
         }
         Ok(Err(error)) => {
-            findings.push(Finding::about("credentials").failed(&error).with_remedy(super::remedy::<P>(error.reason())));
+            findings.push(super::failed::<P>("credentials", &error));
             // The store is examined nevertheless: perhaps the clocks differ.
             Some((owner, None))
         }

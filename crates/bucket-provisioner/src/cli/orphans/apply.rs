@@ -3,41 +3,23 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use clap::ValueEnum as _;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
 use super::find::{self, Found};
-use super::judge;
 use super::orphan::Orphan;
 use super::plan::{self, Planned};
-use super::recorded::Recorded;
-use super::{FOUND, OrphansArgs, Wanted, show};
-use crate::cli::annotate::{self, ActionArg, ActionStatus, OperatorStatus, PendingAnnotation};
+use super::{FOUND, OrphansArgs, Wanted, judge, show};
+use crate::cli::annotate::{self, Annotation, OperatorStatus, Outcome};
 use crate::cli::output::{self, Format, clean};
 use crate::cli::prompt;
-use crate::cli::session::Session;
+use crate::cli::session::{Session, refused};
+use crate::cli::view::{Classes, Records};
 use crate::decide::action::Action;
-use crate::decide::record;
 use crate::store::Provisioner;
-use clap::ValueEnum as _;
 use operator_runtime::program::print;
-
-/// The result for one orphan; the variants are on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Outcome {
-    /// The operator has applied the action.
-    Done,
-    /// The ObjectBucket is annotated, and the command did not wait.
-    Asked,
-    /// Skipped.
-    Left,
-    /// The operator has not applied the action in time.
-    Waiting,
-    /// The action cannot be applied.
-    Failed,
-}
 
 #[derive(Debug, Serialize)]
 struct ActionResult {
@@ -74,8 +56,8 @@ impl Report {
         why: String,
     ) -> Result<(), Box<dyn Error>> {
         let colon = if why.is_empty() { "" } else { ": " };
-        let (kind, result) = (show::kind(orphan.kind), serde_json::to_value(outcome)?);
-        self.print_line(&format!("{kind} {}: {}{colon}{why}", orphan.name, result.as_str().unwrap_or("")))?;
+        let result = format!("{outcome:?}").to_lowercase();
+        self.print_line(&format!("{:?} {}: {result}{colon}{why}", orphan.kind, orphan.name))?;
         let (name, action) = (orphan.name.clone(), action.map(Action::word));
         self.results.push(ActionResult { name, action, outcome, message: why });
         Ok(())
@@ -83,9 +65,7 @@ impl Report {
 
     fn end(self) -> Result<ExitCode, Box<dyn Error>> {
         let results = &self.results;
-        if let Some(text) = output::document(&json!({ "results": results }), self.format)? {
-            print(&text)?;
-        }
+        output::show(&json!({ "results": results }), self.format, String::new)?;
         Ok(match results.iter().map(|result| result.outcome).max() {
             None | Some(Outcome::Done | Outcome::Asked) => ExitCode::SUCCESS,
             Some(Outcome::Left) => ExitCode::from(FOUND),
@@ -109,7 +89,7 @@ pub(crate) async fn apply<P: Provisioner>(
     if orphans.is_empty() {
         report.print_line(show::none(&found))?;
     }
-    let classes = session.classes().await?;
+    let classes = Classes::read(session).await.map_err(refused("list StorageClasses"))?;
     let mut plans = Vec::new();
     for orphan in orphans {
         let Some(action) = choose_action(&mut report, &orphan, wanted)? else { continue };
@@ -120,27 +100,28 @@ pub(crate) async fn apply<P: Provisioner>(
     }
     let plans = require_operator(session, &mut report, plans, wanted).await?;
     let plans = confirmed(&mut report, plans, wanted)?;
-    let recorded = match plans.iter().any(|planned| planned.is_new) {
-        true => find::recorded(session).await?,
-        false => Recorded::default(),
+    let records = match plans.iter().any(|planned| planned.annotation.is_new) {
+        true => find::records(session).await?,
+        false => Records::default(),
     };
-    let (mut annotated, mut pending) = (Vec::new(), Vec::new());
+    let (mut orphans, mut annotated) = (Vec::new(), Vec::new());
     for planned in plans {
-        match annotate_one(session, &planned, &found.cluster, &recorded).await {
+        let (orphan, action) = (planned.orphan.clone(), planned.annotation.action);
+        match annotate_one(session, planned, &found.cluster, &records).await {
             Ok(annotation) => {
-                annotated.push(planned);
-                pending.push(annotation);
+                orphans.push(orphan);
+                annotated.push(annotation);
             }
-            Err(why) => report.add(&planned.orphan, Some(planned.action), Outcome::Failed, why)?,
+            Err(why) => report.add(&orphan, Some(action), Outcome::Failed, why)?,
         }
     }
-    wait(session, &mut report, (&annotated, &pending), wanted).await?;
+    wait(session, &mut report, &orphans, &annotated, wanted).await?;
     report.end()
 }
 
 /// Warns if no operator serves. Without confirmation, deletions are skipped then: the operator would apply them
 /// whenever it starts, perhaps long after the command.
-async fn require_operator<P: Provisioner>(
+async fn require_operator<P>(
     session: &Session<P>,
     report: &mut Report,
     plans: Vec<Planned>,
@@ -156,11 +137,11 @@ async fn require_operator<P: Provisioner>(
     if !(wanted.yes && wanted.wait && matches!(operator, OperatorStatus::Absent(_))) {
         return Ok(plans);
     }
-    let deletes = |planned: &Planned| matches!(planned.action, Action::Remove | Action::Revoke);
+    let deletes = |planned: &Planned| matches!(planned.annotation.action, Action::Remove | Action::Revoke);
     let (refused, rest): (Vec<_>, Vec<_>) = plans.into_iter().partition(deletes);
     for planned in refused {
         let why = "no operator serves, so the action would be applied at an unknown later time; start the operator, or add --wait=false";
-        report.add(&planned.orphan, Some(planned.action), Outcome::Left, why.to_owned())?;
+        report.add(&planned.orphan, Some(planned.annotation.action), Outcome::Left, why.to_owned())?;
     }
     Ok(rest)
 }
@@ -189,7 +170,6 @@ fn choose_action(report: &mut Report, orphan: &Orphan, wanted: &Wanted) -> Resul
         return report.add(orphan, None, Outcome::Left, orphan.message.clone()).map(|()| None);
     }
     if let Some(action) = wanted.action {
-        let action = action.action();
         return match orphan.risk(action).filter(|_| orphan.allows(action) && !wanted.only.contains(&orphan.name)) {
             Some(risk) => {
                 let why = format!("{risk}; to apply the action anyway, add --only {}", orphan.name);
@@ -198,13 +178,12 @@ fn choose_action(report: &mut Report, orphan: &Orphan, wanted: &Wanted) -> Resul
             None => Ok(Some(action)),
         };
     }
-    let name = format!("{} {}", show::kind(orphan.kind), orphan.name);
-    report.print_line(&format!("{name}: {}", orphan.message))?;
+    report.print_line(&format!("{:?} {}: {}", orphan.kind, orphan.name, orphan.message))?;
     let actions = orphan.actions.join(", ");
     let question = format!("Which action for {}? ({actions}; Enter skips it):", clean(&orphan.name));
     let answer = prompt::read_line(&question)?;
-    match ActionArg::from_str(&answer, false) {
-        Ok(action) if orphan.allows(action.action()) => Ok(Some(action.action())),
+    match Action::from_str(&answer, false) {
+        Ok(action) if orphan.allows(action) => Ok(Some(action)),
         _ => {
             let why = match answer.is_empty() {
                 true => "skipped".to_owned(),
@@ -226,100 +205,82 @@ fn confirmed(report: &mut Report, plans: Vec<Planned>, wanted: &Wanted) -> Resul
     }
     let mut confirmed = Vec::new();
     for planned in plans {
-        let may = match &planned.full_bucket {
+        let name = planned.full_bucket().unwrap_or_default();
+        let is_confirmed = match planned.full_bucket() {
             None => true,
-            Some(full) if wanted.bucket.contains(&full.name) => true,
+            Some(name) if wanted.bucket.iter().any(|bucket| bucket == name) => true,
             Some(_) if wanted.yes => false,
-            Some(full) => {
-                let question = format!("Type the name of bucket {:?} to delete it with all its content:", full.name);
-                prompt::read_line(&clean(&question))? == full.name
+            Some(name) => {
+                let question = format!("Type the name of bucket {name:?} to delete it with all its content:");
+                prompt::read_line(&clean(&question))? == name
             }
         };
-        if may {
+        if is_confirmed {
             confirmed.push(planned);
         } else {
-            let name = planned.full_bucket.as_ref().map(|full| full.name.as_str()).unwrap_or_default();
             let why =
                 format!("bucket {name:?} has content; to delete it anyway, type its name, or use --bucket {name}");
-            report.add(&planned.orphan, Some(planned.action), Outcome::Left, why)?;
+            report.add(&planned.orphan, Some(planned.annotation.action), Outcome::Left, why)?;
         }
     }
     if confirmed.is_empty() || wanted.yes || prompt::confirm("The operator will do this.")? {
         return Ok(confirmed);
     }
     for planned in confirmed {
-        report.add(&planned.orphan, Some(planned.action), Outcome::Left, "not confirmed".to_owned())?;
+        report.add(&planned.orphan, Some(planned.annotation.action), Outcome::Left, "not confirmed".to_owned())?;
     }
     Ok(Vec::new())
 }
 
-/// Annotates the ObjectBucket, if the orphan has not changed since the plan was made. `recorded`: what the
-/// ObjectBuckets name now, if a lost one must be created.
+/// Annotates the ObjectBucket, if the orphan has not changed since the plan was made. `records`: what the ObjectBuckets
+/// name now, if a lost one must be created.
 async fn annotate_one<P: Provisioner>(
     session: &Session<P>,
-    planned: &Planned,
+    planned: Planned,
     cluster: &str,
-    recorded: &Recorded,
-) -> Result<PendingAnnotation, String> {
-    let Planned { orphan, action, object, is_new, .. } = planned;
-    let mut pending = PendingAnnotation {
-        record: record::name(object),
-        uid: object.metadata.uid.clone(),
-        action: *action,
-        claim: orphan.claim(),
-    };
+    records: &Records,
+) -> Result<Annotation, String> {
     planned.require_still_empty(session).await?;
-    if *is_new {
-        if recorded.may_name(orphan) {
-            return Err(annotate::CHANGED.to_owned());
-        }
-        let none = Recorded::default();
-        let present = find::present(session, &orphan.claim_namespace, &orphan.claim_name, &none, None).await;
-        let present = present.map_err(|problem| problem.to_string())?;
-        if present.map(|claim| claim.uid) != orphan.present_uid {
-            return Err(annotate::CHANGED.to_owned());
-        }
-        pending.uid = annotate::create(session, object.clone(), *action).await?;
-        return Ok(pending);
+    let Planned { orphan, mut annotation, .. } = planned;
+    let Orphan { claim, bucket, user, .. } = &orphan;
+    let record = Some(annotation.record()).filter(|_| !annotation.is_new);
+    if !annotation.is_new {
+        annotation.refresh(session).await?;
     }
-    let fresh = annotate::fresh(session, object).await?;
-    let recorded = Recorded::default();
-    let present =
-        find::present(session, &orphan.claim_namespace, &orphan.claim_name, &recorded, Some(&pending.record)).await;
-    let present = present.map_err(|problem| problem.to_string())?;
-    let again = judge::of_record(fresh.clone(), cluster, present.as_ref(), Timestamp::now());
-    if again.is_none_or(|again| (&again.reason, &again.present_uid) != (&orphan.reason, &orphan.present_uid)) {
+    let present = find::present(session, &claim.namespace, &claim.name, &Records::default(), record.as_deref()).await?;
+    let is_same = if annotation.is_new {
+        !records.may_name(&claim.uid, bucket.as_ref(), user.as_ref())
+            && present.map(|claim| claim.uid) == orphan.present_uid
+    } else {
+        let again = judge::of_record(annotation.object.clone(), cluster, present.as_ref(), Timestamp::now());
+        again.is_some_and(|again| (&again.reason, &again.present_uid) == (&orphan.reason, &orphan.present_uid))
+    };
+    if !is_same {
         return Err(annotate::CHANGED.to_owned());
     }
-    annotate::annotate(session, &fresh, *action).await?;
-    Ok(pending)
+    annotation.write(session).await.map(|()| annotation)
 }
 
 /// Waits for the operator, unless the admin has disabled that.
-async fn wait<P: Provisioner>(
+async fn wait<P>(
     session: &Session<P>,
     report: &mut Report,
-    (plans, pending): (&[Planned], &[PendingAnnotation]),
+    orphans: &[Orphan],
+    annotated: &[Annotation],
     wanted: &Wanted,
 ) -> Result<(), Box<dyn Error>> {
-    let mut add = |index: usize, outcome, why| match plans.get(index) {
-        Some(planned) => report.add(&planned.orphan, Some(planned.action), outcome, why),
-        None => Ok(()),
-    };
     if !wanted.wait {
-        for (index, annotation) in pending.iter().enumerate() {
-            let why = format!("`kubectl describe ob {}` shows the progress", annotation.record);
-            add(index, Outcome::Asked, why)?;
+        for (orphan, annotation) in orphans.iter().zip(annotated) {
+            let why = format!("`kubectl describe ob {}` shows the progress", annotation.record());
+            report.add(orphan, Some(annotation.action), Outcome::Asked, why)?;
         }
         return Ok(());
     }
-    annotate::wait(session, pending, wanted.timeout, |index, status| {
-        let (outcome, why) = match status {
-            ActionStatus::Done => (Outcome::Done, String::new()),
-            ActionStatus::Refused(why) => (Outcome::Failed, why),
-            ActionStatus::Pending(why) => (Outcome::Waiting, why),
-        };
-        add(index, outcome, why)
+    annotate::wait(session, annotated, wanted.timeout, |index, outcome, why| {
+        match (orphans.get(index), annotated.get(index)) {
+            (Some(orphan), Some(annotation)) => report.add(orphan, Some(annotation.action), outcome, why),
+            _ => Ok(()),
+        }
     })
     .await
 }

@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use k8s_openapi::jiff::Timestamp;
 
 use super::orphan::{Kind, Orphan};
-use super::recorded::Recorded;
-use crate::api::{ObjectBucket, object_name, wire};
+use crate::api::{ObjectBucket, Unreadable, object_name, wire};
+use crate::cli::view::Records;
 use crate::decide::action::Action;
+use crate::decide::claim::Claim;
 use crate::decide::orphan::{self, Due, PresentClaim};
 use crate::decide::record::{self, Stored};
 use crate::decide::{codec, notice, teardown};
@@ -17,14 +18,11 @@ use crate::store::{ClaimId, Record, ResourceKind, TaggedResource};
 /// The reason of a bucket or user that no ObjectBucket records.
 pub(crate) const RECORD_MISSING: &str = "RecordMissing";
 
-/// Whether an ObjectBucket may be an orphan. `claims`: uids by namespace and name, from a list.
-pub(crate) fn is_suspect(object: &ObjectBucket, cluster: &str, claims: &HashMap<(String, String), String>) -> bool {
-    let (Some(uid), Some((namespace, name))) = (record::claim_uid(object), record::claim_name(object)) else {
-        return false;
-    };
-    let here = is_here(object, cluster);
-    let is_claims = claims.get(&(namespace.to_owned(), name.to_owned())).is_some_and(|present| present == uid);
-    !(here && is_claims)
+/// Whether an ObjectBucket may be an orphan. `claims`: by uid, from a list.
+pub(crate) fn is_suspect(object: &ObjectBucket, cluster: &str, claims: &HashMap<&str, &ClaimId>) -> bool {
+    let (Some(uid), Some(named)) = (record::claim_uid(object), record::claim_name(object)) else { return false };
+    let is_claims = claims.get(uid).is_some_and(|claim| (claim.namespace.as_str(), claim.name.as_str()) == named);
+    !(is_claims && is_here(object, cluster))
 }
 
 fn is_here(object: &ObjectBucket, cluster: &str) -> bool {
@@ -38,15 +36,16 @@ pub(crate) fn of_record(
     present: Option<&PresentClaim>,
     now: Timestamp,
 ) -> Option<Orphan> {
+    let (namespace, name) = record::claim_name(&object)?;
     let uid = record::claim_uid(&object)?.to_owned();
-    let (namespace, name) = record::claim_name(&object).map(|(a, b)| (a.to_owned(), b.to_owned()))?;
+    let claim = ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid };
     let annotation = object.metadata.annotations.as_ref().and_then(|all| all.get(wire::annotation::ORPHAN)).cloned();
     let stored = codec::read(&object);
     let notice = match &stored {
         Err(_) if present.is_some() => return None,
         Err(problem) => notice::damaged(&problem.to_string()),
         // Its claim exists in this cluster. Such an ObjectBucket is due only for its annotation or its deletion.
-        Ok(_) if present.is_some_and(|claim| claim.uid == uid) && is_here(&object, cluster) => return None,
+        Ok(_) if present.is_some_and(|present| present.uid == claim.uid) && is_here(&object, cluster) => return None,
         Ok(stored) => {
             let (action, vanished, refused, awaited) = (&Ok(None), false, false, true);
             let facts = orphan::OrphanFacts { stored, action, cluster, present, refused, vanished, awaited, now };
@@ -73,22 +72,15 @@ pub(crate) fn of_record(
     };
     let record = stored.ok().map(|stored| stored.record);
     Some(Orphan {
-        kind: Kind::ObjectBucket,
-        name: record::name(&object),
-        claim_namespace: namespace,
-        claim_name: name,
-        claim_uid: uid,
         bucket: record::bucket(&object).map(str::to_owned),
         user: record.as_ref().and_then(|record| record.plan.user.clone()),
         account: record.and_then(|record| record.account),
-        reason: notice.reason.to_owned(),
-        message: notice.message,
         actions: actions.into_iter().map(Action::word).collect(),
         annotation,
-        object: Some(Box::new(object)),
         present_uid: present.map(|claim| claim.uid.clone()),
-        place: None,
+        ..Orphan::new(Kind::ObjectBucket, record::name(&object), claim, notice.reason, notice.message)
     })
+    .map(|orphan| Orphan { object: Some(Box::new(object)), ..orphan })
 }
 
 /// Whether the tags name a claim that can exist. Whoever may tag a bucket can write anything there, and these names
@@ -109,7 +101,7 @@ pub(crate) struct Unrecorded {
 /// Sorts what the stores hold. The same bucket or user can be found in two places.
 pub(crate) fn unrecorded(
     held: impl IntoIterator<Item = (usize, TaggedResource)>,
-    recorded: &Recorded,
+    recorded: &Records,
     cluster: &str,
 ) -> Unrecorded {
     let (mut sorted, mut seen) = (Unrecorded::default(), HashSet::new());
@@ -129,7 +121,7 @@ pub(crate) fn unrecorded(
 /// one orphan, because one ObjectBucket can be rebuilt for both.
 pub(crate) fn of_stock(
     stock: Vec<(usize, TaggedResource)>,
-    recorded: &Recorded,
+    recorded: &Records,
     present: impl Fn(&ClaimId) -> Option<PresentClaim>,
     account: impl Fn(usize) -> Option<String>,
 ) -> Vec<Orphan> {
@@ -144,25 +136,17 @@ pub(crate) fn of_stock(
     let orphans = stock.into_iter().filter(|(_, s)| !is_second(s)).map(|(place, stock)| {
         let is_bucket = stock.kind == ResourceKind::Bucket;
         let user = if is_bucket { users.get(&stock.claim.uid).cloned() } else { Some(stock.name.clone()) };
-        let claim = &stock.claim;
-        let present = present(claim);
+        let present = present(&stock.claim);
         let (message, actions) = judged(&stock, recorded, present.as_ref(), user.is_some());
+        let kind = if is_bucket { Kind::Bucket } else { Kind::User };
         Orphan {
-            kind: if is_bucket { Kind::Bucket } else { Kind::User },
-            name: stock.name.clone(),
-            claim_namespace: claim.namespace.clone(),
-            claim_name: claim.name.clone(),
-            claim_uid: claim.uid.clone(),
             bucket: is_bucket.then(|| stock.name.clone()),
             user,
             account: account(place),
-            reason: RECORD_MISSING.to_owned(),
-            message,
             actions: actions.into_iter().map(Action::word).collect(),
-            annotation: None,
-            object: None,
             present_uid: present.map(|claim| claim.uid),
             place: Some(place),
+            ..Orphan::new(kind, stock.name, stock.claim, RECORD_MISSING, message)
         }
     });
     orphans.collect()
@@ -171,7 +155,7 @@ pub(crate) fn of_stock(
 /// The problem of a bucket or user, and the possible actions.
 fn judged(
     stock: &TaggedResource,
-    recorded: &Recorded,
+    recorded: &Records,
     present: Option<&PresentClaim>,
     has_user: bool,
 ) -> (String, Vec<Action>) {
@@ -179,11 +163,11 @@ fn judged(
     let what = if *kind == ResourceKind::Bucket { "bucket" } else { "user" };
     let lost = format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid);
     if !recorded.unreadable.is_empty() {
-        let names = recorded.unreadable.join(", ");
+        let names = recorded.unreadable.iter().map(Unreadable::name).collect::<Vec<_>>().join(", ");
         let message = format!("{lost}, which an unreadable ObjectBucket may record; correct these first: {names}");
         return (message, Vec::new());
     }
-    if let Some(record) = recorded.of(&claim.uid) {
+    if let Some(record) = recorded.of_uid(&claim.uid).map(record::name) {
         let message = format!(
             "{lost}, whose ObjectBucket {record:?} names another {what}; delete the {what} by hand if nobody needs it"
         );
@@ -216,40 +200,29 @@ fn possible_actions(kind: ResourceKind, has_user: bool) -> Vec<Action> {
 }
 
 /// A claim that was bound and has no ObjectBucket.
-pub(crate) fn of_claim(claim: ClaimId, names: Option<&str>, bucket: Option<String>, program: &str) -> Orphan {
-    let record = names.map_or_else(
+pub(crate) fn of_claim(claim: &Claim, program: &str) -> Orphan {
+    let (spec, claim) = (claim.spec().ok(), claim.id.clone());
+    let bucket = spec.and_then(|spec| spec.bucket_name.clone());
+    let record = spec.and_then(|spec| spec.object_bucket_name.as_deref()).map_or_else(
         || "its ObjectBucket no longer exists".to_owned(),
         |name| format!("it names ObjectBucket {name:?}, which no longer exists or belongs to a previous claim"),
     );
     let message =
         format!("claim {claim} was bound, but {record}; `{program} adopt {claim}` restores its access to the bucket");
-    incomplete(claim, bucket, reasons::ADOPTION_NEEDED, message)
+    Orphan {
+        bucket,
+        ..Orphan::new(Kind::ObjectBucketClaim, claim.to_string(), claim, reasons::ADOPTION_NEEDED, message)
+    }
 }
 
 /// A bound claim whose bucket does not exist, with the message of the store.
 pub(crate) fn of_lost_bucket(stored: &Stored, reason: &str, message: String) -> Orphan {
     let Record { claim, plan, account, .. } = stored.record.clone();
-    Orphan { user: plan.user, account, ..incomplete(claim, Some(plan.bucket), reason, message) }
-}
-
-/// A claim without its ObjectBucket or its bucket.
-fn incomplete(claim: ClaimId, bucket: Option<String>, reason: &str, message: String) -> Orphan {
     Orphan {
-        kind: Kind::ObjectBucketClaim,
-        name: claim.to_string(),
-        claim_namespace: claim.namespace,
-        claim_name: claim.name,
-        claim_uid: claim.uid,
-        bucket,
-        user: None,
-        account: None,
-        reason: reason.to_owned(),
-        message,
-        actions: Vec::new(),
-        annotation: None,
-        object: None,
-        present_uid: None,
-        place: None,
+        bucket: Some(plan.bucket),
+        user: plan.user,
+        account,
+        ..Orphan::new(Kind::ObjectBucketClaim, claim.to_string(), claim, reason, message)
     }
 }
 
@@ -257,6 +230,7 @@ fn incomplete(claim: ClaimId, bucket: Option<String>, reason: &str, message: Str
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::api::Guard;
     use crate::decide::testing::record;
 
     const HERE: &str = "cluster-here";
@@ -273,6 +247,10 @@ mod tests {
             ClaimId { namespace: "shop".into(), name: "photos".into(), uid: uid.into() },
             cluster.map(str::to_owned),
         )
+    }
+
+    fn may_name(recorded: &Records, orphan: &Orphan) -> bool {
+        recorded.may_name(&orphan.claim.uid, orphan.bucket.as_ref(), orphan.user.as_ref())
     }
 
     fn present(uid: &str) -> PresentClaim {
@@ -295,8 +273,7 @@ mod tests {
 
     #[test]
     fn what_is_recorded_or_of_another_cluster_is_not_an_orphan() {
-        let mut recorded = Recorded::default();
-        recorded.add(&object(HERE));
+        let recorded = Records::of([Guard(Ok(object(HERE)))]);
         let plan = record().plan;
         let held = [
             stock(ResourceKind::Bucket, &plan.bucket, "any", Some(HERE)),
@@ -323,7 +300,7 @@ mod tests {
             kinds.map(|(kind, name)| (0, stock(kind, name, "u1", Some(HERE)))).to_vec()
         };
         let judge =
-            |stock, claim: Option<PresentClaim>| of_stock(stock, &Recorded::default(), |_| claim.clone(), |_| None);
+            |stock, claim: Option<PresentClaim>| of_stock(stock, &Records::default(), |_| claim.clone(), |_| None);
         let lost = judge(both(), None);
         assert_eq!((lost.len(), lost[0].user.as_deref(), &*lost[0].actions), (1, Some("u"), &["remove", "revoke"][..]));
         assert!(judge(both(), Some(present("u1")))[0].actions.is_empty());
@@ -353,12 +330,11 @@ mod tests {
     #[test]
     fn an_unreadable_object_bucket_blocks_all_removals() {
         let text = r#"{ "metadata": { "name": "obc-torn" }, "spec": "torn" }"#;
-        let mut recorded = Recorded::default();
-        assert!(recorded.add_guarded(serde_json::from_str(text).unwrap()).is_none());
+        let recorded = Records::of([serde_json::from_str(text).unwrap()]);
         let lost = vec![(0, stock(ResourceKind::Bucket, "b", "u1", Some(HERE)))];
         let orphan = of_stock(lost, &recorded, |_| None, |_| None).remove(0);
         assert!(orphan.actions.is_empty() && orphan.message.contains("obc-torn"), "{orphan:?}");
-        assert!(recorded.may_name(&orphan));
+        assert!(may_name(&recorded, &orphan));
     }
 
     #[test]
@@ -366,17 +342,16 @@ mod tests {
         let lost = |uid, bucket: &str| {
             of_stock(
                 vec![(0, stock(ResourceKind::Bucket, bucket, uid, Some(HERE)))],
-                &Recorded::default(),
+                &Records::default(),
                 |_| None,
                 |_| None,
             )
             .remove(0)
         };
-        let mut recorded = Recorded::default();
-        recorded.add(&object(HERE));
-        assert!(!recorded.may_name(&lost("u1", "b")));
-        assert!(recorded.may_name(&lost("u1", &record().plan.bucket)));
-        assert!(recorded.may_name(&lost(&record().claim.uid, "b")));
+        let recorded = Records::of([Guard(Ok(object(HERE)))]);
+        assert!(!may_name(&recorded, &lost("u1", "b")));
+        assert!(may_name(&recorded, &lost("u1", &record().plan.bucket)));
+        assert!(may_name(&recorded, &lost(&record().claim.uid, "b")));
     }
 
     #[test]

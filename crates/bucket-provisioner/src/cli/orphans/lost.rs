@@ -3,22 +3,21 @@
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::error::Error;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 
 use super::orphan::Orphan;
-use super::recorded::Recorded;
 use super::{AT_ONCE, judge};
-use crate::api::ConditionStatus;
+use crate::api::{ConditionStatus, Guard, ObjectBucket};
 use crate::cli::session::{Session, refused};
-use crate::cli::usage::usage;
+use crate::cli::usage::{Unknown, usage};
+use crate::cli::view::Records;
 use crate::decide::claim::Claim;
 use crate::decide::record::Stored;
 use crate::decide::{codec, record};
 use crate::reasons;
-use crate::store::{ClaimId, Failure as _, Provisioner};
+use crate::store::{ClaimId, Provisioner};
 
 /// How many problems are reported one by one.
 const REPORTED: usize = 10;
@@ -28,7 +27,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Whether the operator has reported a problem of the store on a bound claim. The store is not asked about the others,
 /// because the operator checks them regularly.
 pub(crate) fn is_suspect<P: Provisioner>(claim: &Claim) -> bool {
-    let ready = claim.status.conditions.iter().find(|condition| condition.type_ == reasons::READY);
+    let ready = claim.condition(reasons::READY);
     let is_of_store = |name: &str| P::REASONS.iter().any(|reason| reason.name == name);
     claim.bound()
         && !claim.deleting
@@ -41,10 +40,10 @@ pub(crate) fn is_suspect<P: Provisioner>(claim: &Claim) -> bool {
 /// Kubernetes refused.
 pub(crate) async fn of_claims<P: Provisioner>(
     session: &Session<P>,
-    suspects: &[ClaimId],
-    recorded: &Recorded,
+    suspects: &[&ClaimId],
+    recorded: &Records,
     problems: &mut Vec<String>,
-) -> Result<Vec<Orphan>, Box<dyn Error>> {
+) -> Result<Vec<Orphan>, String> {
     let unknown = Mutex::default();
     let checks = suspects.iter().map(|claim| check(session, claim, recorded, &unknown));
     let mut checks = stream::iter(checks).buffered(AT_ONCE);
@@ -59,7 +58,7 @@ pub(crate) async fn of_claims<P: Provisioner>(
 
 /// Buckets of which it is not known whether they exist.
 #[derive(Default)]
-struct Unknown {
+struct Unchecked {
     /// Stores that are no longer asked, because they do not answer or refuse the credentials.
     silent: HashSet<String>,
     /// The problems of the first ones.
@@ -68,7 +67,7 @@ struct Unknown {
     more: u64,
 }
 
-impl Unknown {
+impl Unchecked {
     /// Counts a bucket of a store that is no longer asked.
     fn skips(&mut self, store: &str) -> bool {
         let is_silent = self.silent.contains(store);
@@ -96,11 +95,11 @@ impl Unknown {
 async fn check<P: Provisioner>(
     session: &Session<P>,
     claim: &ClaimId,
-    recorded: &Recorded,
-    unknown: &Mutex<Unknown>,
-) -> Result<Option<Orphan>, Box<dyn Error>> {
-    let Some(name) = recorded.of(&claim.uid) else { return Ok(None) };
-    let found = session.records().get_opt(name).await.map_err(|error| refused("read an ObjectBucket", &error))?;
+    recorded: &Records,
+    unknown: &Mutex<Unchecked>,
+) -> Result<Option<Orphan>, String> {
+    let Some(name) = recorded.of_uid(&claim.uid).map(record::name) else { return Ok(None) };
+    let found = session.all::<Guard<ObjectBucket>>().get_opt(&name).await.map_err(refused("read an ObjectBucket"))?;
     // One that cannot be read is reported as such.
     let Some(object) = found.and_then(|guard| guard.0.ok()) else { return Ok(None) };
     let Ok(stored) = codec::read(&object) else { return Ok(None) };
@@ -115,12 +114,10 @@ async fn check<P: Provisioner>(
     }
     let (problem, is_silent) = match tokio::time::timeout(TIME_LIMIT, usage(session, &stored.record)).await {
         Ok(Ok(_)) => return Ok(None),
-        Ok(Err(problem)) => {
-            if let Some(lost) = problem.lost() {
-                return Ok(Some(judge::of_lost_bucket(&stored, lost.reason(), lost.to_string())));
-            }
-            (problem.to_string(), problem.affects_all_claims())
+        Ok(Err(Unknown { lost: Some(reason), why, .. })) => {
+            return Ok(Some(judge::of_lost_bucket(&stored, reason, why)));
         }
+        Ok(Err(Unknown { why, affects_all_claims, .. })) => (why, affects_all_claims),
         Err(_elapsed) => ("the store does not answer from here".to_owned(), true),
     };
     let mut unknown = lock();
@@ -138,7 +135,7 @@ mod tests {
 
     #[test]
     fn each_bucket_that_cannot_be_checked_is_named_or_counted() {
-        let mut unknown = Unknown::default();
+        let mut unknown = Unchecked::default();
         (0..REPORTED + 2).for_each(|_| unknown.add(&stored(), "denied"));
         unknown.silent.insert("silent".to_owned());
         assert!(unknown.skips("silent") && !unknown.skips("another"));

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `find` | reads the store and the cluster, in an order in which nothing new looks orphaned |
 //! | `places` | the accounts and stores to read, each once |
-//! | `recorded` | what ObjectBuckets name. Pure |
 //! | `judge` | what is an orphan, and which actions are possible. Pure |
 //! | `lost` | bound claims whose bucket no longer exists |
 //! | `orphan` | an orphan, as it is shown. Pure |
@@ -20,20 +19,17 @@ mod lost;
 mod orphan;
 mod places;
 mod plan;
-mod recorded;
 mod show;
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use self::find::Found;
 use self::orphan::Orphan;
-use super::Session;
-use super::annotate::ActionArg;
 use super::output::{self, Format};
+use super::session::Session;
+use crate::decide::action::Action;
 use crate::store::Provisioner;
-use operator_runtime::program::print;
 use operator_runtime::values::duration;
 
 /// How many suspects are read at the same time.
@@ -66,7 +62,7 @@ pub(crate) struct Wanted {
     /// Without this flag, the command asks for each orphan. `remove` and `revoke` need --only where something else may
     /// still use bucket and user.
     #[arg(long, value_name = "ACTION", requires = "apply")]
-    pub(crate) action: Option<ActionArg>,
+    pub(crate) action: Option<Action>,
     /// Select only this ObjectBucket, bucket or user; can be repeated
     #[arg(long, value_name = "NAME", requires = "apply")]
     pub(crate) only: Vec<String>,
@@ -110,16 +106,6 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &OrphansArgs
         // What could not be checked may be an orphan without an action.
         return Ok(if is_known { done } else { ExitCode::FAILURE });
     }
-    print(&match output::document(&found, args.output)? {
-        Some(text) => text,
-        None => show::render(&found, args.output == Format::Wide, output::has_colours()),
-    })?;
+    output::show(&found, args.output, || show::render(&found, args.output == Format::Wide))?;
     Ok(code)
-}
-
-fn count(found: &Found) -> String {
-    match found.orphans.len() {
-        1 => "1 orphan".to_owned(),
-        count => format!("{count} orphans"),
-    }
 }

@@ -1,6 +1,6 @@
 //! An orphan, as it is shown, and the actions that it allows. Pure.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::api::ObjectBucket;
 use crate::decide::action::Action;
@@ -26,9 +26,8 @@ pub(crate) enum Kind {
 pub(crate) struct Orphan {
     pub(crate) kind: Kind,
     pub(crate) name: String,
-    pub(crate) claim_namespace: String,
-    pub(crate) claim_name: String,
-    pub(crate) claim_uid: String,
+    #[serde(flatten, serialize_with = "claim")]
+    pub(crate) claim: ClaimId,
     pub(crate) bucket: Option<String>,
     pub(crate) user: Option<String>,
     pub(crate) account: Option<String>,
@@ -49,9 +48,29 @@ pub(crate) struct Orphan {
     pub(crate) place: Option<usize>,
 }
 
+fn claim<S: Serializer>(claim: &ClaimId, serializer: S) -> Result<S::Ok, S::Error> {
+    let ClaimId { namespace, name, uid } = claim;
+    serializer.collect_map([("claimNamespace", namespace), ("claimName", name), ("claimUid", uid)])
+}
+
 impl Orphan {
-    pub(crate) fn claim(&self) -> ClaimId {
-        ClaimId { namespace: self.claim_namespace.clone(), name: self.claim_name.clone(), uid: self.claim_uid.clone() }
+    /// One without an action.
+    pub(crate) fn new(kind: Kind, name: String, claim: ClaimId, reason: &str, message: String) -> Self {
+        Self {
+            kind,
+            name,
+            claim,
+            bucket: None,
+            user: None,
+            account: None,
+            reason: reason.to_owned(),
+            message,
+            actions: Vec::new(),
+            annotation: None,
+            object: None,
+            present_uid: None,
+            place: None,
+        }
     }
 
     /// Why something else may still use what this action deletes. Such an action needs `--only`.
@@ -63,9 +82,8 @@ impl Orphan {
             let risk = "the ObjectBucket does not record its cluster: if it is a copy, another cluster still uses bucket and user";
             return Some(risk.to_owned());
         }
-        let Self { claim_namespace: namespace, claim_name: name, .. } = self;
-        let waits = |_| format!("claim {namespace}/{name} exists, and may be a restored claim that waits for `adopt`");
-        self.present_uid.as_ref().map(waits)
+        let waits = format!("claim {} exists, and may be a restored claim that waits for `adopt`", self.claim);
+        self.present_uid.as_ref().map(|_| waits)
     }
 
     /// Whether an admin must choose an action. Otherwise the bucket is deleted at the time that the class has set.

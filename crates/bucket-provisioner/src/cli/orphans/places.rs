@@ -1,13 +1,14 @@
 //! The accounts and stores to check: those of the classes, each once, and those that only ObjectBuckets still name.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
-use crate::api::{Guard, ObjectBucket};
 use crate::cli::accounts::{Accounts, credentials};
-use crate::cli::session::{self, Classes, Session};
+use crate::cli::session::Session;
+use crate::cli::view::{Classes, Records};
 use crate::controller::{read_owner, would_be};
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
+use crate::decide::sample::has_same_credentials;
 use crate::decide::{codec, record, request};
 use crate::store::{ClaimId, Inventory, Provisioner, Record, TaggedResource};
 
@@ -24,16 +25,6 @@ pub(crate) struct Place {
     pub(crate) is_listed: bool,
 }
 
-/// What distinguishes places: the provisioning credentials, the endpoints, and the paths of users.
-fn key(record: &Record) -> String {
-    let plan = &record.plan;
-    format!("{:?} {:?} {:?} {}", plan.owner_secret, plan.endpoint, plan.state, plan.user.is_some())
-}
-
-pub(crate) fn is_same(one: &Record, other: &Record) -> bool {
-    key(one) == key(other)
-}
-
 /// The plan of a class for a claim that requests any bucket.
 ///
 /// # Errors
@@ -45,43 +36,30 @@ pub(crate) fn planned<P: Provisioner>(store: &P, class: &Class, claim: ClaimId) 
 }
 
 /// All places, and the accounts that ObjectBuckets record. Invalid classes are added to `problems`.
-///
-/// # Errors
-/// Kubernetes refused.
-pub(crate) async fn all<P: Provisioner>(
+pub(crate) fn all<P: Provisioner>(
     session: &Session<P>,
     classes: &Classes,
+    records: &Records,
     problems: &mut Vec<String>,
-) -> Result<(Vec<Place>, Accounts), Box<dyn std::error::Error>> {
-    let (mut places, mut seen, mut stores) = (Vec::new(), HashSet::new(), HashSet::new());
-    let mut accounts = Accounts::default();
-    for class in classes.of(&session.provisioner) {
-        match planned(
-            &session.store,
-            class,
-            ClaimId { namespace: "nobody".into(), name: "nobody".into(), uid: NOBODY.into() },
-        ) {
+) -> (Vec<Place>, Accounts) {
+    let (mut places, mut accounts) = (Vec::<Place>::new(), Accounts::default());
+    for class in classes.served_by(&session.provisioner).map(Class::read) {
+        let nobody = ClaimId { namespace: "nobody".into(), name: "nobody".into(), uid: NOBODY.into() };
+        match planned(&session.store, &class, nobody) {
             Err(problem) => problems.push(format!("StorageClass {:?} was not checked: {problem}", class.name)),
-            Ok(record) => {
-                stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint));
-                if seen.insert(key(&record)) {
-                    places.push(Place { record, class: Some(class.clone()), is_listed: false });
-                }
-            }
+            Ok(record) if places.iter().any(|place| has_same_credentials(&place.record, &record)) => {}
+            Ok(record) => places.push(Place { record, class: Some(class), is_listed: false }),
         }
     }
-    session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
-        let Ok(object) = guard.0 else { return };
-        let stored = record::is_ours(&object, &session.provisioner).then(|| codec::read(&object));
-        let Some(Ok(stored)) = stored else { return };
-        let record = stored.record;
-        accounts.add(&record, &stored.name);
-        if stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint)) {
-            places.push(Place { record, class: None, is_listed: false });
+    let ours = records.all.iter().filter(|object| record::is_ours(object, &session.provisioner));
+    for stored in ours.filter_map(|object| codec::read(object).ok()) {
+        accounts.add(&stored.record, &stored.name);
+        let store = |record: &Record| (record.plan.owner_secret.clone(), record.plan.endpoint.clone());
+        if !places.iter().any(|place| store(&place.record) == store(&stored.record)) {
+            places.push(Place { record: stored.record, class: None, is_listed: false });
         }
-    })
-    .await?;
-    Ok((places, accounts))
+    }
+    (places, accounts)
 }
 
 /// The accounts of ObjectBuckets that were not checked, because the credentials are now of another account.

@@ -1,19 +1,22 @@
 //! The plan for an action on an orphan: the ObjectBucket to annotate, and what the operator will do.
 
+use indicatif::HumanBytes;
+
 use super::find::Found;
 use super::judge::RECORD_MISSING;
 use super::orphan::{Kind, Orphan};
-use super::places::{self, planned};
-use super::show;
+use super::places::planned;
 use crate::api::ObjectBucket;
+use crate::cli::annotate::{self, Annotation};
 use crate::cli::disposition::{Disposition, on_removal};
-use crate::cli::output::bytes;
-use crate::cli::session::{Classes, Session, refused};
-use crate::cli::{annotate, usage};
+use crate::cli::session::{Session, refused};
+use crate::cli::usage;
+use crate::cli::view::Classes;
 use crate::controller::of_tags;
 use crate::decide::action::Action;
 use crate::decide::class::Class;
 use crate::decide::record::{self, Author, Stored};
+use crate::decide::sample::has_same_credentials;
 use crate::decide::{codec, teardown};
 use crate::reasons::orphaned::OTHER_CLUSTER;
 use crate::store::{Mode, Provisioner, ReclaimPolicy, Record};
@@ -21,43 +24,37 @@ use crate::store::{Mode, Provisioner, ReclaimPolicy, Record};
 /// One action on one orphan.
 pub(crate) struct Planned {
     pub(crate) orphan: Orphan,
-    pub(crate) action: Action,
-    pub(crate) object: ObjectBucket,
-    /// The ObjectBucket is lost and must be created.
-    pub(crate) is_new: bool,
-    pub(crate) effects: Vec<Disposition>,
+    pub(crate) annotation: Annotation,
+    effects: Vec<Disposition>,
     /// The record whose bucket the action may delete.
     deletable: Option<Box<Record>>,
-    /// A bucket with objects, or perhaps with objects, that will be deleted.
-    pub(crate) full_bucket: Option<FullBucket>,
-}
-
-/// A bucket with content.
-pub(crate) struct FullBucket {
-    pub(crate) name: String,
-    pub(crate) content: String,
+    /// What is in the bucket that will be deleted, unless it is certainly empty.
+    content: Option<String>,
 }
 
 impl Planned {
+    /// The bucket, if it has content and will be deleted.
+    pub(crate) fn full_bucket(&self) -> Option<&str> {
+        self.content.as_ref().and(self.deletable.as_ref()).map(|record| record.plan.bucket.as_str())
+    }
+
     /// The lines that the admin reads before anything is done.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let Self { orphan, action, object, is_new, effects, full_bucket, .. } = self;
-        let name = record::name(object);
-        let mut lines = vec![format!("{} {} {}", action.word(), show::kind(orphan.kind), orphan.name)];
-        if *is_new {
+        let Self { orphan, annotation, effects, content, .. } = self;
+        let (action, object) = (annotation.action, &annotation.object);
+        let mut lines = vec![format!("{} {:?} {}", action.word(), orphan.kind, orphan.name)];
+        if annotation.is_new {
             let class = object.spec.storage_class_name.as_deref().unwrap_or_default();
             lines.push(format!(
-                "  writes the lost ObjectBucket {name:?} again, with the settings of StorageClass {class:?}"
+                "  writes the lost ObjectBucket {:?} again, with the settings of StorageClass {class:?}",
+                annotation.record()
             ));
         }
-        for disposition in effects {
-            let verb = if disposition.is_deleted { "deletes" } else { "keeps" };
-            lines.push(format!("  {verb} {}: {}", disposition.what, disposition.why));
+        lines.extend(effects.iter().map(|disposition| format!("  {disposition}")));
+        if let (Some(bucket), Some(content)) = (self.full_bucket(), content) {
+            lines.push(format!("  bucket {bucket:?} has content: {content}"));
         }
-        if let Some(full) = full_bucket {
-            lines.push(format!("  bucket {:?} has content: {}", full.name, full.content));
-        }
-        lines.extend(orphan.risk(*action).map(|risk| format!("  warning: {risk}")));
+        lines.extend(orphan.risk(action).map(|risk| format!("  warning: {risk}")));
         lines
     }
 
@@ -66,11 +63,12 @@ impl Planned {
     /// # Errors
     /// It is not empty, or that is not known; a sentence for the admin.
     pub(crate) async fn require_still_empty<P: Provisioner>(&self, session: &Session<P>) -> Result<(), String> {
-        let Some(record) = self.deletable.as_ref().filter(|_| self.full_bucket.is_none()) else { return Ok(()) };
+        let Some(record) = self.deletable.as_ref().filter(|_| self.content.is_none()) else { return Ok(()) };
+        let bucket = &record.plan.bucket;
         match content(session, record).await {
             None => Ok(()),
-            Some(FullBucket { name, content }) => {
-                Err(format!("bucket {name:?} was empty and has content now: {content}; {}", annotate::CHANGED))
+            Some(content) => {
+                Err(format!("bucket {bucket:?} was empty and has content now: {content}; {}", annotate::CHANGED))
             }
         }
     }
@@ -100,11 +98,12 @@ pub(crate) async fn plan<P: Provisioner>(
     let effects = effects(stored.as_ref().ok(), action, &orphan);
     let deletable = stored.ok().filter(|stored| action == Action::Remove && may_delete(stored));
     let deletable = deletable.map(|stored| Box::new(stored.record));
-    let full_bucket = match &deletable {
+    let content = match &deletable {
         Some(record) => content(session, record).await,
         None => None,
     };
-    Ok(Planned { orphan, action, object, is_new, effects, deletable, full_bucket })
+    let annotation = Annotation { action, claim: orphan.claim.clone(), object, is_new };
+    Ok(Planned { orphan, annotation, effects, deletable, content })
 }
 
 /// Whether `remove` may delete the bucket. For an ObjectBucket of the Go provisioner, the operator decides that by the
@@ -129,7 +128,7 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Disp
             std::iter::once(record).chain(forgotten(stored, orphan)).collect()
         }
         Action::Adopt => {
-            let claim = format!("claim {}/{} gets it", orphan.claim_namespace, orphan.claim_name);
+            let claim = format!("claim {} gets it", orphan.claim);
             bucket().into_iter().map(|what| kept(format!("{what} and the access to it"), &claim)).collect()
         }
     }
@@ -154,17 +153,16 @@ fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = D
 }
 
 /// How much is in a bucket; `None` if it is certainly empty.
-async fn content<P: Provisioner>(session: &Session<P>, record: &Record) -> Option<FullBucket> {
-    let full = |content: String| Some(FullBucket { name: record.plan.bucket.clone(), content });
-    match usage::usage(session, record).await {
-        Ok(Some(usage)) if usage.is_complete && usage.objects == 0 => None,
+async fn content<P: Provisioner>(session: &Session<P>, record: &Record) -> Option<String> {
+    Some(match usage::usage(session, record).await {
+        Ok(Some(usage)) if usage.is_complete && usage.objects == 0 => return None,
         Ok(Some(usage)) => {
             let at_least = if usage.is_complete { "" } else { "at least " };
-            full(format!("{at_least}{} objects and versions, {}", usage.objects, bytes(usage.bytes)))
+            format!("{at_least}{} objects and versions, {}", usage.objects, HumanBytes(usage.bytes))
         }
-        Ok(None) => full("not known, because this store does not report it".to_owned()),
-        Err(problem) => full(format!("not known ({problem})")),
-    }
+        Ok(None) => "not known, because this store does not report it".to_owned(),
+        Err(problem) => format!("not known ({})", problem.why),
+    })
 }
 
 /// The lost ObjectBucket of a bucket or user, rebuilt.
@@ -178,19 +176,20 @@ async fn lost<P: Provisioner>(
     let class = choose(session, found, classes, orphan, class)?;
     let record = match (orphan.kind, &orphan.bucket) {
         (Kind::Bucket, Some(bucket)) => {
-            let known = of_tags(&session.client, &session.store, &class, orphan.claim(), Some(bucket.clone())).await;
+            let known =
+                of_tags(&session.client, &session.store, &class, orphan.claim.clone(), Some(bucket.clone())).await;
             known.map_err(|problem| problem.to_string())?
         }
         _ => of_user(session, &class, orphan, &found.cluster)?,
     };
-    if record.cluster.as_ref() != Some(&found.cluster) || record.claim.uid != orphan.claim_uid {
+    if record.cluster.as_ref() != Some(&found.cluster) || record.claim.uid != orphan.claim.uid {
         return Err("its tags have changed since; run the command again".to_owned());
     }
     let (plain, unique) = record::names(&record.claim);
     let name = match plain {
         Some(plain) => {
-            let taken = session.records().get_metadata_opt(&plain).await;
-            let taken = taken.map_err(|error| refused("read an ObjectBucket", &error))?;
+            let taken = session.all::<ObjectBucket>().get_metadata_opt(&plain).await;
+            let taken = taken.map_err(refused("read an ObjectBucket"))?;
             if taken.is_none() { plain } else { unique }
         }
         None => unique,
@@ -206,7 +205,7 @@ fn of_user<P: Provisioner>(
     orphan: &Orphan,
     cluster: &str,
 ) -> Result<Record, String> {
-    let mut record = planned(&session.store, class, orphan.claim())?;
+    let mut record = planned(&session.store, class, orphan.claim.clone())?;
     (record.plan.mode, record.reclaim_policy) = (Mode::Granted, ReclaimPolicy::Retain);
     record.plan.user.clone_from(&orphan.user);
     (record.cluster, record.account) = (Some(cluster.to_owned()), orphan.account.clone());
@@ -223,17 +222,17 @@ fn choose<P: Provisioner>(
     wanted: Option<&str>,
 ) -> Result<Class, String> {
     let place = orphan.place.and_then(|place| found.places.get(place)).ok_or("its store and account are unknown")?;
-    let fits = |class: &&Class| {
+    let fits = |class: &Class| {
         wanted.is_none_or(|wanted| wanted == class.name)
-            && planned(&session.store, class, orphan.claim()).is_ok_and(|record| {
-                places::is_same(&record, &place.record)
+            && planned(&session.store, class, orphan.claim.clone()).is_ok_and(|record| {
+                has_same_credentials(&record, &place.record)
                     && (orphan.kind == Kind::User || record.plan.mode == Mode::Created)
             })
     };
-    let mut fitting: Vec<_> = classes.of(&session.provisioner).into_iter().filter(fits).collect();
+    let mut fitting: Vec<_> = classes.served_by(&session.provisioner).map(Class::read).filter(fits).collect();
     fitting.sort_by_key(|class| class.reclaim_policy != ReclaimPolicy::Retain);
     match (fitting.first(), wanted) {
-        (Some(class), _) => Ok((*class).clone()),
+        (Some(class), _) => Ok(class.clone()),
         (None, Some(wanted)) => Err(format!("StorageClass {wanted:?} has another store, account or mode")),
         (None, None) => Err(format!(
             "no StorageClass of {} creates buckets in that store and account; create one, or delete it by hand",

@@ -1,27 +1,33 @@
 //! Orphans as text.
 
-use super::count;
+use console::Color;
+
 use super::find::Found;
-use super::orphan::{Kind, Orphan};
-use crate::cli::output::{Cell, Table, Tone, clean};
+use super::orphan::Orphan;
+use crate::cli::output::{cell, clean, listed, painted, table};
+
+const HEAD: [&str; 9] = ["KIND", "NAME", "CLAIM", "BUCKET", "USER", "REASON", "ACTIONS", "ACCOUNT", "MESSAGE"];
+/// Columns of the table that is not wide.
+const NARROW: usize = 7;
 
 /// Orphans as a table; `wide` adds account and message.
-pub(crate) fn render(found: &Found, wide: bool, colours: bool) -> String {
-    let mut lines = Vec::new();
-    if found.orphans.is_empty() {
-        lines.push(none(found).to_owned());
-    } else {
-        lines.extend(table(&found.orphans, wide, colours));
-        lines.extend([String::new(), format!("{}; `orphans --help` explains the actions", count(found))]);
+pub(crate) fn render(found: &Found, wide: bool) -> String {
+    let columns = if wide { HEAD.len() } else { NARROW };
+    let mut lines = match found.orphans.is_empty() {
+        true => vec![none(found).to_owned()],
+        false => table(HEAD.get(..columns).unwrap_or(&HEAD), found.orphans.iter().map(|orphan| cells(orphan, columns))),
+    };
+    if !found.orphans.is_empty() {
+        let orphans = if found.orphans.len() == 1 { "orphan" } else { "orphans" };
+        let count = found.orphans.len();
+        lines.extend([String::new(), format!("{count} {orphans}; `orphans --help` explains the actions")]);
     }
     if !found.of_other_clusters.is_empty() {
-        let names: Vec<_> = found.of_other_clusters.iter().take(10).map(|one| one.name.as_str()).collect();
-        let more = found.of_other_clusters.len().saturating_sub(names.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        lines.push(format!("of other clusters, so not changed from here: {}{more}", names.join(", ")));
+        let names: Vec<_> = found.of_other_clusters.iter().map(|one| clean(&one.name)).collect();
+        lines.push(format!("of other clusters, so not changed from here: {}", listed(&names, 10)));
     }
-    lines.extend(found.notes.iter().map(|note| format!("note: {note}")));
-    lines.iter().map(|line| if colours { line.clone() } else { clean(line) } + "\n").collect()
+    lines.extend(found.notes.iter().map(|note| format!("note: {}", clean(note))));
+    lines.join("\n") + "\n"
 }
 
 /// The line if no orphan was found.
@@ -29,38 +35,23 @@ pub(crate) fn none(found: &Found) -> &'static str {
     if found.is_complete { "no orphans" } else { "no orphans found, but not everything was checked" }
 }
 
-fn table(orphans: &[Orphan], wide: bool, colours: bool) -> Vec<String> {
-    let further: &[&str] = if wide { &["ACCOUNT", "MESSAGE"] } else { &[] };
-    let head = ["KIND", "NAME", "CLAIM", "BUCKET", "USER", "REASON", "ACTIONS"];
-    let mut table = Table::new(&[&head[..], further].concat());
-    for orphan in orphans {
-        let text = |text: &Option<String>| Cell::new(text.as_deref().unwrap_or_default());
-        let actions = match &orphan.annotation {
-            Some(action) => format!("{action} (pending)"),
-            None => orphan.actions.join(","),
-        };
-        let mut cells = vec![
-            Cell::new(kind(orphan.kind)),
-            Cell::new(&orphan.name),
-            Cell::new(format!("{}/{}", orphan.claim_namespace, orphan.claim_name)),
-            text(&orphan.bucket),
-            text(&orphan.user),
-            Cell::toned(&orphan.reason, Tone::Bad),
-            Cell::new(actions),
-        ];
-        if wide {
-            cells.extend([text(&orphan.account), Cell::whole(&orphan.message)]);
-        }
-        table.row(cells);
-    }
-    table.render(colours)
-}
-
-pub(crate) fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::ObjectBucket => "ObjectBucket",
-        Kind::Bucket => "Bucket",
-        Kind::User => "User",
-        Kind::ObjectBucketClaim => "ObjectBucketClaim",
-    }
+fn cells(orphan: &Orphan, columns: usize) -> Vec<String> {
+    let text = |text: &Option<String>| cell(text.as_deref().unwrap_or_default());
+    let actions = match &orphan.annotation {
+        Some(action) => format!("{action} (pending)"),
+        None => orphan.actions.join(","),
+    };
+    let mut cells = vec![
+        cell(&format!("{:?}", orphan.kind)),
+        cell(&orphan.name),
+        cell(&orphan.claim.to_string()),
+        text(&orphan.bucket),
+        text(&orphan.user),
+        painted(&cell(&orphan.reason), Color::Red),
+        cell(&actions),
+        text(&orphan.account),
+        clean(&orphan.message),
+    ];
+    cells.truncate(columns);
+    cells
 }

@@ -12,16 +12,10 @@ use std::error::Error;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
 
-use self::gather::Seen;
-use super::Session;
 use super::output::{self, Format};
-use super::session::Classes;
-use crate::api::object_name;
-use crate::decide::claim::Claim;
+use super::session::Session;
 use crate::store::Provisioner;
-use operator_runtime::program::print;
 use operator_runtime::values::duration;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -46,59 +40,32 @@ pub(crate) struct StatusArgs {
     interval: Duration,
 }
 
-impl Default for StatusArgs {
-    fn default() -> Self {
-        Self { claim: None, output: Format::Table, watch: false, interval: Duration::from_secs(5) }
-    }
-}
-
 /// Shows claims.
 ///
 /// # Errors
 /// Kubernetes refused, or there is no such claim.
 pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &StatusArgs) -> Result<(), Box<dyn Error>> {
     if let Some(claim) = &args.claim {
-        let (namespace, name) = named(session, claim)?;
+        let (namespace, name) = session.named(claim)?;
         let details = details::of(session, &namespace, &name).await?;
-        return print(&match output::document(&details, args.output)? {
-            Some(text) => text,
-            None => render::render(&details, output::has_colours(), Timestamp::now()),
-        });
+        return output::show(&details, args.output, || render::render(&details, Timestamp::now()));
     }
     if args.watch {
         return watch::watch(session, args.output, args.interval).await;
     }
-    let Seen { rows, scheduled, unseen } = gather::all(session).await?;
-    if let Some(unseen) = unseen {
-        eprintln!("{}", output::clean(&unseen));
+    let listing = gather::all(session).await?;
+    if let Some(problem) = &listing.problem {
+        eprintln!("{}", output::clean(problem));
     }
-    if let Some(text) = output::document(&json!({ "claims": rows, "scheduledDeletions": scheduled }), args.output)? {
-        return print(&text);
-    }
-    let now = Timestamp::now();
-    let scheduled = scheduled::summary(&scheduled, now).map(|text| text + "\n").unwrap_or_default();
-    if rows.is_empty() {
-        let where_ = session.namespace.as_deref().map_or("any namespace".to_owned(), |ns| format!("namespace {ns}"));
-        return print(&format!("no claims of provisioner {} in {where_}\n{scheduled}", session.provisioner));
-    }
-    let lines = table::lines(&rows, args.output == Format::Wide, output::has_colours(), now);
-    print(&format!("{}\n\n{}\n{scheduled}", lines.join("\n"), table::summary(&rows)))
-}
-
-/// Namespace and name of a claim; the namespace may be that of `--namespace`.
-pub(crate) fn named<P>(session: &Session<P>, text: &str) -> Result<(String, String), String> {
-    let (namespace, name) = match (text.split_once('/'), &session.namespace) {
-        (Some((namespace, name)), _) => (namespace, name),
-        (None, Some(namespace)) => (namespace.as_str(), text),
-        (None, None) => return Err(format!("the claim's namespace is missing; use NAMESPACE/{text} or --namespace")),
-    };
-    if object_name(namespace).is_none() || object_name(name).is_none() {
-        return Err(format!("{text:?} is not a claim's namespace and name, such as shop/photos"));
-    }
-    Ok((namespace.to_owned(), name.to_owned()))
-}
-
-/// Whether a claim belongs to this provisioner, judged by its class and its labels.
-pub(crate) fn shows<P>(session: &Session<P>, classes: &Classes, claim: &Claim, class: Option<&str>) -> bool {
-    gather::shows(session, classes, claim, class, false)
+    output::show(&listing, args.output, || {
+        let now = Timestamp::now();
+        let scheduled = scheduled::summary(&listing.scheduled, now).map(|text| text + "\n").unwrap_or_default();
+        if listing.rows.is_empty() {
+            let place =
+                session.namespace.as_ref().map_or("any namespace".to_owned(), |name| format!("namespace {name}"));
+            return format!("no claims of provisioner {} in {place}\n{scheduled}", session.provisioner);
+        }
+        let lines = table::lines(&listing.rows, args.output == Format::Wide, now);
+        format!("{}\n\n{}\n{scheduled}", lines.join("\n"), table::summary(&listing.rows))
+    })
 }

@@ -2,21 +2,23 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::details::{ClaimDetails, Lookup, RecordDetails};
+use indicatif::HumanBytes;
+
+use super::details::{ClaimDetails, RecordDetails};
 use super::table;
 use crate::api::ClaimPhase;
-use crate::cli::output::{ago, bytes, clean, painted, until};
+use crate::cli::output::{ago, clean, painted, until};
 
-pub(crate) fn render(details: &ClaimDetails, colours: bool, now: Timestamp) -> String {
+pub(crate) fn render(details: &ClaimDetails, now: Timestamp) -> String {
     let mut page = Page { text: String::new() };
     let row = &details.claim;
-    let status = format!("{} {}", table::phase(row.phase), row.reason.as_deref().unwrap_or_default());
+    let status = format!("{} {}", row.phase(), row.reason.as_deref().unwrap_or_default());
     page.line("Claim", &format!("{}/{} (uid {})", row.namespace, row.name, row.uid));
     let status = match status.trim() {
         "" => "none, because no operator has processed the claim yet; `doctor` shows whether one serves",
         status => status,
     };
-    page.coloured("Status", &painted(&clean(status), table::tone(row.attention), colours));
+    page.coloured("Status", &painted(&clean(status), table::colour(row.attention)));
     page.some("", row.message.as_deref());
     if row.is_deleted && row.phase != Some(ClaimPhase::Released) {
         page.line(
@@ -24,30 +26,29 @@ pub(crate) fn render(details: &ClaimDetails, colours: bool, now: Timestamp) -> S
             "the claim is being deleted, but no operator has started the cleanup; `doctor` shows whether one serves",
         );
     }
-    page.line("Age", &ago(row.created_at, now));
-    page.some("Waiting for", row.waiting_since.map(|since| ago(Some(since), now)).as_deref());
+    page.line("Age", &ago(row.created_at.as_ref(), now));
+    page.some("Waiting for", row.waiting_since.as_ref().map(|since| ago(Some(since), now)).as_deref());
     page.line("Class", row.class.as_deref().unwrap_or("not known"));
     if let Some(waits) = &details.waits_for {
-        page.some("Meaning", Some(waits.meaning.as_str()).filter(|text| !text.is_empty()));
-        page.some("Remedy", Some(waits.remedy.as_str()).filter(|text| !text.is_empty()));
+        page.some("Meaning", Some(waits.meaning));
+        page.some("Remedy", Some(waits.remedy));
     }
     match &details.record {
-        Lookup::Unavailable(why) => page.line("ObjectBucket", why),
-        Lookup::Value(record) => of_record(&mut page, record),
+        Err(why) => page.line("ObjectBucket", why),
+        Ok(record) => of_record(&mut page, record),
     }
     match &details.usage {
-        Lookup::Unavailable(why) => page.line("Content", &format!("not known: {why}")),
-        Lookup::Value(usage) => {
+        Err(why) => page.line("Content", &format!("not known: {why}")),
+        Ok(usage) => {
             let at_least = if usage.is_complete { "" } else { "at least " };
-            let size = bytes(usage.bytes);
+            let size = HumanBytes(usage.bytes);
             page.line("Content", &format!("{at_least}{} objects and versions, {at_least}{size}", usage.objects));
         }
     }
     of_keys(&mut page, details, now);
     for (number, disposition) in details.on_deletion.iter().enumerate() {
         let heading = if number == 0 { "On deletion" } else { "" };
-        let verb = if disposition.is_deleted { "deletes" } else { "keeps" };
-        page.line(heading, &format!("{verb} {}: {}", disposition.what, disposition.why));
+        page.line(heading, &disposition.to_string());
     }
     of_events(&mut page, details, now);
     page.text
@@ -66,20 +67,24 @@ fn of_record(page: &mut Page, record: &RecordDetails) {
         page.line("", "its credentials have not been published yet");
     }
     let previous = record.former_claim_uids.join(", ");
-    page.some("Adopted from", Some(previous.as_str()).filter(|uids| !uids.is_empty()));
+    page.some("Adopted from", Some(&previous));
 }
 
 fn of_keys(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
     let row = &details.claim;
     match &details.keys {
-        Lookup::Unavailable(why) => page.line("Keys", &format!("not known: {why}")),
-        Lookup::Value(keys) => {
-            let age = row.keys_issued_at.map(|at| format!(", issued {} ago", ago(Some(at), now))).unwrap_or_default();
-            let due = row.rotation_due_at.map(|at| format!(", replaced in {}", until(Some(at), now)));
+        Err(why) => page.line("Keys", &format!("not known: {why}")),
+        Ok(keys) => {
+            let age = row
+                .keys_issued_at
+                .as_ref()
+                .map(|at| format!(", issued {} ago", ago(Some(at), now)))
+                .unwrap_or_default();
+            let due = row.rotation_due_at.as_ref().map(|at| format!(", replaced in {}", until(Some(at), now)));
             let due = due.unwrap_or_default().replace("replaced in now", "replaced now");
             page.line("Keys", &format!("{}{age}{due}", keys.present_id.as_deref().unwrap_or("none")));
             if let Some(id) = &keys.former_id {
-                let end = until(row.former_key_deleted_at, now);
+                let end = until(row.former_key_deleted_at.as_ref(), now);
                 let what = if keys.is_former_inactive { "is deactivated, and is deleted in" } else { "is valid for" };
                 page.line("", &format!("{id}, the previous key, {what} {end}"));
             }
@@ -89,13 +94,16 @@ fn of_keys(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
 
 fn of_events(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
     match &details.events {
-        Lookup::Unavailable(why) => page.line("Events", why),
-        Lookup::Value(events) if events.is_empty() => page.line("Events", "none in the last hour"),
-        Lookup::Value(events) => {
+        Err(why) => page.line("Events", why),
+        Ok(events) if events.is_empty() => page.line("Events", "none in the last hour"),
+        Ok(events) => {
             for (number, event) in events.iter().enumerate() {
                 let heading = if number == 0 { "Events" } else { "" };
                 let kind = if event.is_warning { "Warning " } else { "" };
-                page.line(heading, &format!("{} ago: {kind}{}: {}", ago(event.at, now), event.reason, event.note));
+                page.line(
+                    heading,
+                    &format!("{} ago: {kind}{}: {}", ago(event.at.as_ref(), now), event.reason, event.note),
+                );
             }
         }
     }
@@ -113,7 +121,7 @@ impl Page {
     }
 
     fn some(&mut self, heading: &str, text: Option<&str>) {
-        if let Some(text) = text {
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
             self.line(heading, text);
         }
     }

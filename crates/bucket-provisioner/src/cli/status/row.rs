@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use crate::api::{ClaimPhase, Condition, ConditionStatus};
-use crate::cli::output::At;
-use crate::decide::claim::{Claim, LabelOwner};
-use crate::decide::class::ClassOwner;
-use crate::decide::keys::{self, KeyNotes};
-use crate::decide::ownership;
-use crate::decide::report::removed_so_far;
-use crate::reasons;
-use crate::store::{Failure as _, Rotation};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucket};
+use crate::decide::claim::Claim;
+use crate::decide::keys::{self, KeyNotes};
+use crate::decide::report::removed_so_far;
+use crate::decide::{codec, record};
+use crate::reasons;
+use crate::store::Failure as _;
 
 /// Reasons of claims that make progress without an admin.
 const PROGRESS: [&str; 5] = [
@@ -35,15 +35,6 @@ pub(crate) enum Attention {
     None,
 }
 
-/// The fields of a claim's ObjectBucket that its row shows.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RecordFacts {
-    pub(crate) name: String,
-    pub(crate) bucket: Option<String>,
-    pub(crate) class: Option<String>,
-    pub(crate) rotation: Rotation,
-}
-
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
@@ -58,68 +49,66 @@ pub(crate) struct Row {
     pub(crate) reason: Option<String>,
     pub(crate) message: Option<String>,
     pub(crate) is_deleted: bool,
-    pub(crate) created_at: Option<At>,
+    pub(crate) created_at: Option<Time>,
     /// Since when the claim is not ready.
-    pub(crate) waiting_since: Option<At>,
-    pub(crate) keys_issued_at: Option<At>,
-    pub(crate) rotation_due_at: Option<At>,
-    pub(crate) former_key_deleted_at: Option<At>,
+    pub(crate) waiting_since: Option<Time>,
+    pub(crate) keys_issued_at: Option<Time>,
+    pub(crate) rotation_due_at: Option<Time>,
+    pub(crate) former_key_deleted_at: Option<Time>,
     /// How many objects and versions the deletion of the bucket has removed so far.
     pub(crate) removed_so_far: Option<u64>,
 }
 
 impl Row {
     /// The row of a claim, with its ObjectBucket and the annotations about its keys, if it has them.
-    pub(crate) fn new(claim: &Claim, record: Option<&RecordFacts>, keys: Option<&KeyNotes>, now: Timestamp) -> Self {
+    pub(crate) fn new(claim: &Claim, record: Option<&ObjectBucket>, keys: Option<&KeyNotes>, now: Timestamp) -> Self {
         let spec = claim.spec();
         let (reason, message) = match (&spec, most_important_condition(claim)) {
             (Err(problem), _) => (Some(problem.reason().to_owned()), Some(problem.to_string())),
             (Ok(_), Some(shown)) => (Some(shown.reason.clone()), Some(shown.message.clone())),
             (Ok(_), None) => (None, None),
         };
-        let ready = condition(claim, reasons::READY);
-        let waiting = ready.filter(|ready| ready.status == ConditionStatus::False);
-        let rotation = record.map(|record| record.rotation).unwrap_or_default();
-        let keys = keys.cloned().unwrap_or_default().clamp_to_now(&rotation, now);
-        let later =
-            |at: Timestamp, wait| SignedDuration::try_from(wait).ok().and_then(|wait| at.checked_add(wait).ok());
         let spec = spec.ok();
+        let waiting = claim.condition(reasons::READY).filter(|ready| ready.status == ConditionStatus::False);
+        let rotation =
+            record.and_then(|object| Some(codec::read(object).ok()?.record.plan.rotation)).unwrap_or_default();
+        let keys = keys.cloned().unwrap_or_default().clamp_to_now(&rotation, now);
+        let later = |at: Timestamp, wait| at.checked_add(SignedDuration::try_from(wait).ok()?).ok();
+        let due = keys.issued_at.zip(rotation.every);
+        // An edit of a bound claim has no effect.
+        let bound_class = record.filter(|_| claim.bound()).and_then(|object| object.spec.storage_class_name.clone());
+        let bucket = record.and_then(record::bucket).or_else(|| spec.and_then(|spec| spec.bucket_name.as_deref()));
         Self {
             namespace: claim.id.namespace.clone(),
             name: claim.id.name.clone(),
             uid: claim.id.uid.clone(),
             attention: attention(claim),
-            // An edit of a bound claim has no effect.
-            class: record
-                .filter(|_| claim.bound())
-                .and_then(|record| record.class.clone())
-                .or_else(|| spec.map(|spec| spec.storage_class_name.clone())),
-            bucket: record
-                .and_then(|record| record.bucket.clone())
-                .or_else(|| spec.and_then(|spec| spec.bucket_name.clone())),
-            object_bucket: record.map(|record| record.name.clone()),
+            class: bound_class.or_else(|| spec.map(|spec| spec.storage_class_name.clone())),
+            bucket: bucket.map(str::to_owned),
+            object_bucket: record.map(record::name),
             phase: claim.status.phase,
             removed_so_far: message.as_deref().and_then(removed_so_far),
             reason,
             message,
             is_deleted: claim.deleting,
-            created_at: claim.created.as_ref().map(|at| At(at.0)),
-            waiting_since: waiting.and_then(|ready| ready.last_transition_time.as_deref()?.parse().ok()).map(At),
-            keys_issued_at: keys.issued_at.map(At),
-            rotation_due_at: keys
-                .issued_at
-                .zip(rotation.every)
-                .and_then(|(at, every)| later(at, keys::period(every, &claim.id.uid)))
-                .map(At),
-            former_key_deleted_at: keys.retiring.map(|key| At(key.at)),
+            created_at: claim.created.clone(),
+            waiting_since: waiting.and_then(|ready| ready.last_transition_time.as_deref()?.parse().ok()).map(Time),
+            keys_issued_at: keys.issued_at.map(Time),
+            rotation_due_at: due.and_then(|(at, every)| later(at, keys::period(every, &claim.id.uid))).map(Time),
+            former_key_deleted_at: keys.retiring.map(|key| Time(key.at)),
         }
+    }
+
+    /// Empty if no operator has processed the claim.
+    pub(crate) fn phase(&self) -> String {
+        self.phase.map(|phase| format!("{phase:?}")).unwrap_or_default()
     }
 
     /// The order of a list: claims that need attention first, and among them those that wait longest.
     pub(crate) fn before(&self, other: &Self) -> std::cmp::Ordering {
-        let order = |row: &Self| (row.attention, row.waiting_since.is_none(), row.waiting_since);
-        let named = |row: &Self| (row.namespace.clone(), row.name.clone());
-        order(self).cmp(&order(other)).then_with(|| named(self).cmp(&named(other)))
+        let since = |row: &Self| (row.attention, row.waiting_since.is_none());
+        let order = since(self).cmp(&since(other)).then_with(|| self.waiting_since.cmp(&other.waiting_since));
+        order.then_with(|| (&self.namespace, &self.name).cmp(&(&other.namespace, &other.name)))
     }
 
     /// Whether the bucket is being emptied.
@@ -128,32 +117,10 @@ impl Row {
     }
 }
 
-/// Whether a claim is shown: it belongs to this provisioner, or to none because its class does not exist.
-pub(crate) fn is_shown(claim: &Claim, class: ClassOwner, recorded: bool) -> bool {
-    let facts = ownership::OwnershipFacts {
-        class,
-        label: claim.label,
-        recorded,
-        finalizer: claim.finalizer,
-        deleting: claim.deleting,
-        bound: claim.bound(),
-    };
-    ownership::is_ours(facts) || ownership::required_action(facts) == ownership::RequiredAction::ReportMissingClass
-}
-
-/// Whether an unreadable claim must be read as raw JSON to find its class, and thereby its provisioner.
-pub(crate) fn is_unclear(claim: &Claim, recorded: bool) -> bool {
-    claim.spec().is_err() && claim.label == LabelOwner::None && !recorded
-}
-
-fn condition<'a>(claim: &'a Claim, type_: &str) -> Option<&'a Condition> {
-    claim.status.conditions.iter().find(|condition| condition.type_ == type_)
-}
-
 /// The most important condition: an error; else a warning about an edit without effect or about the keys; else that the
 /// bucket can be used.
 fn most_important_condition(claim: &Claim) -> Option<&Condition> {
-    let ready = condition(claim, reasons::READY);
+    let ready = claim.condition(reasons::READY);
     match ready {
         Some(ready) if ready.status == ConditionStatus::True => warning(claim).or(Some(ready)),
         ready => ready,
@@ -162,12 +129,12 @@ fn most_important_condition(claim: &Claim) -> Option<&Condition> {
 
 /// A warning about a claim whose bucket can be used.
 fn warning(claim: &Claim) -> Option<&Condition> {
-    let conditions = [reasons::UP_TO_DATE, reasons::KEYS_CURRENT].map(|type_| condition(claim, type_));
+    let conditions = [reasons::UP_TO_DATE, reasons::KEYS_CURRENT].map(|type_| claim.condition(type_));
     conditions.into_iter().flatten().find(|condition| condition.status == ConditionStatus::False)
 }
 
 fn attention(claim: &Claim) -> Attention {
-    let ready = condition(claim, reasons::READY);
+    let ready = claim.condition(reasons::READY);
     let is_ready = ready.is_some_and(|ready| ready.status == ConditionStatus::True);
     let progresses = ready.is_none_or(|ready| PROGRESS.contains(&ready.reason.as_str()));
     match claim.status.phase {
@@ -195,6 +162,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::decide::testing::record;
+    use crate::store::{Record, Rotation};
 
     fn claim(name: &str, status: Value) -> Claim {
         let object = json!({
@@ -236,13 +205,15 @@ mod tests {
         let bound = claim("a", status("Bound", "True", "Bound", "2026-01-02T00:00:00Z"));
         let now: Timestamp = "2026-01-10T00:00:00Z".parse().unwrap();
         let month = Duration::from_secs(30 * 86_400);
-        let record = RecordFacts { rotation: Rotation::default().with_every(month), ..RecordFacts::default() };
+        let mut record = record();
+        record.plan.rotation = Rotation::default().with_every(month);
+        let object = codec::to_object(&record, "obc-shop-a", "ours");
         let issued = |at: &str| KeyNotes { issued_at: Some(at.parse().unwrap()), ..KeyNotes::default() };
-        let row = Row::new(&bound, Some(&record), Some(&issued("2026-01-02T00:00:00Z")), now);
+        let row = Row::new(&bound, Some(&object), Some(&issued("2026-01-02T00:00:00Z")), now);
         let due = row.rotation_due_at.unwrap().0;
         let day = |text: &str| text.parse::<Timestamp>().unwrap();
         assert!((day("2026-01-29T00:00:00Z")..=day("2026-02-01T00:00:00Z")).contains(&due), "{due}");
-        let forged = Row::new(&bound, Some(&record), Some(&issued("2036-01-02T00:00:00Z")), now);
+        let forged = Row::new(&bound, Some(&object), Some(&issued("2036-01-02T00:00:00Z")), now);
         assert_eq!((forged.keys_issued_at, forged.rotation_due_at), (None, None));
     }
 
@@ -257,22 +228,11 @@ mod tests {
 
     #[test]
     fn a_bound_claim_shows_the_class_of_its_object_bucket() {
-        let record = RecordFacts { class: Some("slow".to_owned()), ..RecordFacts::default() };
+        let object = codec::to_object(&Record { class_name: "slow".to_owned(), ..record() }, "obc-shop-a", "ours");
         let shown = |phase: &str| {
             let claim = claim("a", status(phase, "True", "Bound", "2026-01-02T00:00:00Z"));
-            Row::new(&claim, Some(&record), None, Timestamp::UNIX_EPOCH).class.unwrap()
+            Row::new(&claim, Some(&object), None, Timestamp::UNIX_EPOCH).class.unwrap()
         };
         assert_eq!((shown("Bound"), shown("Pending")), ("slow".to_owned(), "fast".to_owned()));
-    }
-
-    #[test]
-    fn a_claim_of_another_provisioner_is_not_shown() {
-        let mut other = claim("a", json!({}));
-        assert!(is_shown(&other, ClassOwner::Ours, false));
-        assert!(is_shown(&other, ClassOwner::Missing, false), "nobody else reports it");
-        assert!(!is_shown(&other, ClassOwner::Foreign, false));
-        (other.label, other.finalizer) = (LabelOwner::Foreign, true);
-        assert!(!is_shown(&other, ClassOwner::Ours, false));
-        assert!(is_shown(&other, ClassOwner::Foreign, true), "its record is ours");
     }
 }

@@ -1,17 +1,18 @@
 //! Buckets of deleted claims that are scheduled for deletion (`onDelete: after:7d`).
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use crate::api::{ObjectBucket, wire};
-use crate::cli::output::{At, until};
+use crate::cli::output::until;
 use crate::decide::{record, release};
 
 /// The deletion of one bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Scheduled {
-    pub(crate) delete_at: At,
+    pub(crate) delete_at: Time,
     pub(crate) object_bucket: String,
     pub(crate) bucket: Option<String>,
     /// Namespace and name of the deleted claim.
@@ -22,7 +23,7 @@ pub(crate) struct Scheduled {
 impl Scheduled {
     /// The deletion that an ObjectBucket schedules.
     pub(crate) fn read(object: &ObjectBucket) -> Option<Self> {
-        let delete_at = At(release::delete_at(object)?);
+        let delete_at = Time(release::delete_at(object)?);
         let claim = record::claim_name(object);
         Some(Self {
             delete_at,
@@ -49,12 +50,12 @@ impl Scheduled {
 
 /// How many buckets are scheduled for deletion, and when the first is deleted; `None` if there are none.
 pub(crate) fn summary(scheduled: &[Scheduled], now: Timestamp) -> Option<String> {
-    let first = scheduled.iter().min_by_key(|one| (one.delete_at, &one.object_bucket))?;
+    let first = scheduled.iter().min_by_key(|one| (&one.delete_at, &one.object_bucket))?;
     let subject = match scheduled.len() {
         1 => "1 bucket of a deleted claim is".to_owned(),
         many => format!("{many} buckets of deleted claims are"),
     };
-    let left = match until(Some(first.delete_at), now) {
+    let left = match until(Some(&first.delete_at), now) {
         now if now == "now" => now,
         left => format!("in {left}"),
     };

@@ -12,20 +12,15 @@ use k8s_openapi::jiff::Timestamp;
 use super::gather;
 use super::row::Row;
 use super::table;
-use crate::cli::Session;
 use crate::cli::output::{self, Format, clean};
-use crate::store::Provisioner;
+use crate::cli::session::Session;
 use operator_runtime::program::print;
 
 /// Shows claims until the process is stopped. A failed read is reported and retried.
 ///
 /// # Errors
 /// The first read failed, or standard output is closed.
-pub(crate) async fn watch<P: Provisioner>(
-    session: &Session<P>,
-    format: Format,
-    interval: Duration,
-) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn watch<P>(session: &Session<P>, format: Format, interval: Duration) -> Result<(), Box<dyn Error>> {
     let mut screen = (std::io::stdout().is_terminal() && matches!(format, Format::Table | Format::Wide))
         .then(|| Screen::new(format == Format::Wide));
     let mut lines = Lines { format, shown: BTreeMap::new() };
@@ -40,8 +35,8 @@ pub(crate) async fn watch<P: Provisioner>(
             match gather::all(session).await {
                 Ok(seen) => break seen,
                 Err(problem) => match &screen {
-                    Some(screen) => screen.report(&problem.to_string()),
-                    None => eprintln!("{}; retrying", clean(&problem.to_string())),
+                    Some(screen) => screen.report(&problem),
+                    None => eprintln!("{}; retrying", clean(&problem)),
                 },
             }
         };
@@ -101,7 +96,7 @@ impl Screen {
 
     /// The table. If it is too wide, names of buckets are cut, because phase and reason come after them.
     fn lines(&self, rows: &[Row], width: usize) -> Vec<String> {
-        let table = |rows: &[Row]| table::lines(rows, self.wide, output::has_colours(), Timestamp::now());
+        let table = |rows: &[Row]| table::lines(rows, self.wide, Timestamp::now());
         let lines = table(rows);
         let widest = lines.iter().map(|line| console::measure_text_width(line)).max().unwrap_or_default();
         if self.wide || widest <= width {
@@ -139,15 +134,12 @@ impl Lines {
         let mut left = std::mem::take(&mut self.shown);
         for row in rows {
             let claim = clean(&format!("{}/{}", row.namespace, row.name));
-            let status = [table::phase(row.phase), row.reason.as_deref().unwrap_or_default()].join(" ");
+            let status = format!("{} {}", row.phase(), row.reason.as_deref().unwrap_or_default());
             let status = clean(&format!("{status} {}", row.message.as_deref().unwrap_or_default()));
             if left.remove(&row.uid).is_none_or(|(_, previous)| previous != status) {
                 match self.format {
-                    Format::Json => text.push_str(&output::json_line(row)?),
-                    Format::Yaml => {
-                        let row = output::document(row, Format::Yaml)?;
-                        text.extend(["---\n", row.as_deref().unwrap_or_default()]);
-                    }
+                    Format::Json => text.push_str(&format!("{}\n", output::value(row)?)),
+                    Format::Yaml => text.push_str(&format!("---\n{}", serde_saphyr::to_string(&output::value(row)?)?)),
                     Format::Table | Format::Wide => text.push_str(&format!("{now} {claim} {}\n", status.trim())),
                 }
             }

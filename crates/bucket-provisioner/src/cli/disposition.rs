@@ -26,40 +26,49 @@ impl fmt::Display for Disposition {
     }
 }
 
+impl Disposition {
+    pub(crate) fn deleted(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), is_deleted: true, why: why.into() }
+    }
+
+    pub(crate) fn kept(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), is_deleted: false, why: why.into() }
+    }
+}
+
 /// What happens to bucket and access if the claim is deleted. `sharing`: names of the other ObjectBuckets that name its
 /// bucket.
 pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Disposition> {
     let record = &stored.record;
     let bucket = format!("bucket {:?}", record.plan.bucket);
-    let disposition = |what: String, is_deleted, why: &str| Disposition { what, is_deleted, why: why.to_owned() };
     if stored.action == Some(Action::Forget) {
         let why = "the ObjectBucket is annotated with forget: only the ObjectBucket is deleted";
-        return vec![disposition(bucket, false, why), disposition("the access to it".to_owned(), false, why)];
+        return vec![Disposition::kept(bucket, why), Disposition::kept("the access to it", why)];
     }
     let with_content = format!("{bucket} with all its content");
     let of_bucket = match teardown::undo(stored) {
-        _ if stored.author == Author::GoProvisioner => {
-            let why = "the Go provisioner did not record whether it created the bucket; the operator decides by the class when the claim is deleted";
-            disposition(bucket, false, why)
-        }
+        _ if stored.author == Author::GoProvisioner => Disposition::kept(
+            bucket,
+            "the Go provisioner did not record whether it created the bucket; the operator decides by the class when the claim is deleted",
+        ),
         Undo::Revoke if record.plan.mode == Mode::Granted => {
-            disposition(bucket, false, "it existed before the claim (its class names it)")
+            Disposition::kept(bucket, "it existed before the claim (its class names it)")
         }
-        Undo::Revoke => disposition(bucket, false, "its reclaimPolicy is Retain"),
+        Undo::Revoke => Disposition::kept(bucket, "its reclaimPolicy is Retain"),
         Undo::Delete | Undo::DeleteAfter(_) if !sharing.is_empty() => {
-            let why =
-                format!("only after these ObjectBuckets, which also name it, are deleted: {}", sharing.join(", "));
-            disposition(with_content, true, &why)
+            let names = sharing.join(", ");
+            let why = format!("only after these ObjectBuckets, which also name it, are deleted: {names}");
+            Disposition::deleted(with_content, why)
         }
-        Undo::Delete => disposition(with_content, true, "its reclaimPolicy is Delete"),
+        Undo::Delete => Disposition::deleted(with_content, "its reclaimPolicy is Delete"),
         Undo::DeleteAfter(_) => {
             let why = format!("later (onDelete is {}); until then the deletion can be undone", record.plan.on_delete);
-            disposition(with_content, true, &why)
+            Disposition::deleted(with_content, why)
         }
         Undo::DeleteIfEmpty if stored.published() => {
-            disposition(bucket, true, "only if it is empty (onDelete is ifEmpty)")
+            Disposition::deleted(bucket, "only if it is empty (onDelete is ifEmpty)")
         }
-        Undo::DeleteIfEmpty => disposition(bucket, true, "only if it is empty, because no app has had keys for it"),
+        Undo::DeleteIfEmpty => Disposition::deleted(bucket, "only if it is empty, because no app has had keys for it"),
     };
     vec![of_bucket, of_access(record)]
 }
@@ -69,21 +78,16 @@ pub(crate) fn on_removal(stored: &Stored) -> Vec<Disposition> {
     match teardown::undo_now(stored) {
         Undo::Delete if stored.author == Author::Us => {
             let what = format!("bucket {:?} with all its content", stored.record.plan.bucket);
-            let why = "its reclaimPolicy is Delete".to_owned();
-            vec![Disposition { what, is_deleted: true, why }, of_access(&stored.record)]
+            vec![Disposition::deleted(what, "its reclaimPolicy is Delete"), of_access(&stored.record)]
         }
         _ => on_deletion(stored, &[]),
     }
 }
 
 fn of_access(record: &Record) -> Disposition {
-    let disposition = |what: String, is_deleted, why: &str| Disposition { what, is_deleted, why: why.to_owned() };
     match &record.plan.user {
-        Some(user) => disposition(format!("user {user:?} with its keys"), true, "it was created for the claim"),
-        None => {
-            let why = "the claim uses them (createBucketUser is \"no\")";
-            disposition("the provisioning credentials".to_owned(), false, why)
-        }
+        Some(user) => Disposition::deleted(format!("user {user:?} with its keys"), "it was created for the claim"),
+        None => Disposition::kept("the provisioning credentials", "the claim uses them (createBucketUser is \"no\")"),
     }
 }
 

@@ -44,13 +44,12 @@ pub(crate) fn cell(text: &str) -> String {
     }
 }
 
-/// The lines of a header and rows, aligned.
+/// The lines of a header and rows, aligned. Cells of a row for which the header has no column are left out.
 pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Vec<String> {
-    let head = head.iter().copied().map(str::to_owned).collect();
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let first = head.iter().copied().map(str::to_owned).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(first).chain(rows).collect();
     let width = |column: usize| rows.iter().filter_map(|row| Some(measure_text_width(row.get(column)?))).max();
-    let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    let widths: Vec<_> = (0..head.len()).map(|column| width(column).unwrap_or_default()).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| pad_str(cell, *width, Alignment::Left, None));
         cells.collect::<Vec<_>>().join("   ").trim_end().to_owned()

@@ -29,7 +29,10 @@ pub(super) async fn examine<P>(session: &Session<P>) -> Vec<Crd> {
         let found = api.get_opt(&name).await;
         let (findings, is_served) = match &found {
             Ok(Some(found)) => (judge(found, &ours, program), is_served(found)),
-            Ok(None) => (vec![missing(program)], false),
+            Ok(None) => {
+                let message = "it does not exist, so there can be no claims";
+                (vec![Finding::about("served").bad(message).with_remedy(install(program))], false)
+            }
             Err(error) => {
                 let message = format!("it cannot be read: {}", describe(error));
                 let remedy = "run this as a user who may read CustomResourceDefinitions";
@@ -40,10 +43,6 @@ pub(super) async fn examine<P>(session: &Session<P>) -> Vec<Crd> {
         all.push(Crd { name, findings, is_served });
     }
     all
-}
-
-fn missing(program: &str) -> Finding {
-    Finding::about("served").bad("it does not exist, so there can be no claims").with_remedy(install(program))
 }
 
 fn install(program: &str) -> String {
@@ -101,7 +100,27 @@ impl Schema {
 }
 
 fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, program: &str) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let (schema, served) = match served(found, program) {
+        Ok(schema) => (schema, Finding::about("served").good(format!("version {} is served", wire::VERSION))),
+        Err(problem) => return vec![problem],
+    };
+    let variant = match version(ours) {
+        Some(ours) => variant(&schema, &ours, program),
+        None => Finding::about("variant").unknown("this program has no schema to compare with"),
+    };
+    let conversion = found.spec.conversion.as_ref().filter(|conversion| conversion.strategy != "None");
+    let conversion = conversion.map(|conversion| {
+        let message =
+            format!("its objects are converted by a {}: claims stop when that does not answer", conversion.strategy);
+        let remedy = "make sure that it is available, or remove spec.conversion";
+        Finding::about("conversion").warning(message).with_remedy(remedy)
+    });
+    [served, variant].into_iter().chain(conversion).collect()
+}
+
+/// The schema that is served, or the problem.
+fn served(found: &CustomResourceDefinition, program: &str) -> Result<Schema, Finding> {
+    let about = Finding::about("served");
     if found.metadata.deletion_timestamp.is_some() {
         let remedy = format!(
             "the operator deletes nothing in the store meanwhile; to keep buckets and data, follow the \
@@ -110,14 +129,11 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
             wire::annotation::CONFIRM_DELETION,
             install(program)
         );
-        findings
-            .push(Finding::about("served").bad("it is being deleted, and all its objects with it").with_remedy(remedy));
-        return findings;
+        return Err(about.bad("it is being deleted, and all its objects with it").with_remedy(remedy));
     }
     let Some(schema) = version(found) else {
         let message = format!("it does not serve version {} with a schema", wire::VERSION);
-        findings.push(Finding::about("served").bad(message).with_remedy(install(program)));
-        return findings;
+        return Err(about.bad(message).with_remedy(install(program)));
     };
     if condition(found, "Established") != Some("True") {
         let problem = match condition(found, "NamesAccepted") {
@@ -125,24 +141,9 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
             _ => "the API server has not established it",
         };
         let remedy = format!("see the conditions in `kubectl describe crd {}`", found.name_any());
-        findings.push(Finding::about("served").bad(problem).with_remedy(remedy));
-        return findings;
+        return Err(about.bad(problem).with_remedy(remedy));
     }
-    findings.push(Finding::about("served").good(format!("version {} is served", wire::VERSION)));
-    findings.push(match version(ours) {
-        Some(ours) => variant(&schema, &ours, program),
-        None => Finding::about("variant").unknown("this program has no schema to compare with"),
-    });
-    if let Some(conversion) = found.spec.conversion.as_ref().filter(|conversion| conversion.strategy != "None") {
-        let message =
-            format!("its objects are converted by a {}: claims stop when that does not answer", conversion.strategy);
-        findings.push(
-            Finding::about("conversion")
-                .warning(message)
-                .with_remedy("make sure that it is available, or remove spec.conversion"),
-        );
-    }
-    findings
+    Ok(schema)
 }
 
 /// Where the schema comes from, and what does not work with it.

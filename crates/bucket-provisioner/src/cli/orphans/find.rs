@@ -25,7 +25,7 @@ use crate::cli::session::{self, Session, refused};
 use crate::cli::view::{Classes, Records, View};
 use crate::decide::claim::Claim;
 use crate::decide::orphan::PresentClaim;
-use crate::decide::record;
+use crate::decide::{codec, record};
 use crate::store::{ClaimId, Inventory, Provisioner, TaggedResource};
 
 #[derive(Serialize)]
@@ -87,8 +87,9 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, S
     let bound: Vec<_> = view.claims.iter().filter(served).collect();
     let unrecorded_claims = bound.iter().filter(|claim| records.of_uid(&claim.id.uid).is_none());
     orphans.extend(of_claims(session, unrecorded_claims.map(|claim| &claim.id), &orphans).await?);
-    let troubled: Vec<_> = bound.iter().filter(|claim| lost::is_suspect::<P>(claim)).map(|claim| &claim.id).collect();
-    orphans.extend(lost::of_claims(session, &troubled, records, &mut problems).await?);
+    let troubled = bound.iter().filter(|claim| lost::is_suspect::<P>(claim)).filter_map(|claim| view.record_of(claim));
+    let troubled: Vec<_> = troubled.filter_map(|object| codec::read(object).ok()).collect();
+    orphans.extend(lost::of_records(session, &troubled, &mut problems).await);
     orphans.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     let of_other_clusters = unrecorded.elsewhere;
     let is_complete = problems.is_empty() && !places.is_empty() && places.iter().all(|place| place.is_listed);

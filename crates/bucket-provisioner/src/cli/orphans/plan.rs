@@ -113,43 +113,44 @@ fn may_delete(stored: &Stored) -> bool {
 }
 
 fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Disposition> {
-    let kept = |what: String, why: &str| Disposition { what, is_deleted: false, why: why.to_owned() };
-    let bucket = || orphan.bucket.as_ref().map(|bucket| format!("bucket {bucket:?}"));
+    let bucket = orphan.bucket.as_ref().map(|bucket| format!("bucket {bucket:?}"));
+    let mut removed = stored.map(on_removal).unwrap_or_default();
     match action {
-        Action::Remove => stored.map(on_removal).unwrap_or_default(),
+        Action::Remove => removed,
         Action::Revoke => {
-            let access = stored.map(on_removal).unwrap_or_default().split_off(1);
-            let bucket = bucket().map(|what| kept(what, "revoke deletes only the access"));
-            access.into_iter().chain(bucket).collect()
+            let access = removed.drain(1.min(removed.len())..);
+            access.chain(bucket.map(|what| Disposition::kept(what, "revoke deletes only the access"))).collect()
         }
         Action::Forget => {
-            let record =
-                Disposition { what: "the ObjectBucket".to_owned(), is_deleted: true, why: "nothing else".to_owned() };
-            std::iter::once(record).chain(forgotten(stored, orphan)).collect()
+            let mut effects = forgotten(stored, orphan);
+            effects.insert(0, Disposition::deleted("the ObjectBucket", "nothing else"));
+            effects
         }
         Action::Adopt => {
-            let claim = format!("claim {} gets it", orphan.claim);
-            bucket().into_iter().map(|what| kept(format!("{what} and the access to it"), &claim)).collect()
+            let kept = |what| {
+                Disposition::kept(format!("{what} and the access to it"), format!("claim {} gets it", orphan.claim))
+            };
+            bucket.map(kept).into_iter().collect()
         }
     }
 }
 
 /// What `forget` keeps. Buckets and users with tags of a claim of this cluster are orphans again, without an
 /// ObjectBucket.
-fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = Disposition> {
+fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> Vec<Disposition> {
     // The Go provisioner writes no tags.
     let has_tags = orphan.reason != OTHER_CLUSTER && stored.is_none_or(|stored| stored.author == Author::Us);
     let is_created = stored.is_none_or(|stored| stored.record.plan.mode == Mode::Created);
-    let kept = |what: String, is_listed: bool| {
+    let kept = |kind: &str, name: &String, is_listed: bool| {
         let listed = format!(
             "; from then on `orphans` lists it without an ObjectBucket ({RECORD_MISSING}), until it is deleted or its tags are removed"
         );
         let why = format!("it stays as it is{}", if is_listed { &listed } else { "" });
-        Disposition { what, is_deleted: false, why }
+        Disposition::kept(format!("{kind} {name:?}"), why)
     };
-    let bucket = orphan.bucket.as_ref().map(|bucket| kept(format!("bucket {bucket:?}"), has_tags && is_created));
-    let user = orphan.user.as_ref().map(|user| kept(format!("user {user:?}"), has_tags));
-    bucket.into_iter().chain(user)
+    let bucket = orphan.bucket.as_ref().map(|bucket| kept("bucket", bucket, has_tags && is_created));
+    let user = orphan.user.as_ref().map(|user| kept("user", user, has_tags));
+    bucket.into_iter().chain(user).collect()
 }
 
 /// How much is in a bucket; `None` if it is certainly empty.

@@ -6,22 +6,21 @@ use super::find::Found;
 use super::orphan::Orphan;
 use crate::cli::output::{cell, clean, listed, painted, table};
 
-const HEAD: [&str; 9] = ["KIND", "NAME", "CLAIM", "BUCKET", "USER", "REASON", "ACTIONS", "ACCOUNT", "MESSAGE"];
-/// Columns of the table that is not wide.
-const NARROW: usize = 7;
+const HEAD: [&str; 7] = ["KIND", "NAME", "CLAIM", "BUCKET", "USER", "REASON", "ACTIONS"];
+const WIDE: [&str; 2] = ["ACCOUNT", "MESSAGE"];
 
 /// Orphans as a table; `wide` adds account and message.
 pub(crate) fn render(found: &Found, wide: bool) -> String {
-    let columns = if wide { HEAD.len() } else { NARROW };
-    let mut lines = match found.orphans.is_empty() {
-        true => vec![none(found).to_owned()],
-        false => table(HEAD.get(..columns).unwrap_or(&HEAD), found.orphans.iter().map(|orphan| cells(orphan, columns))),
+    let further: &[&str] = if wide { &WIDE } else { &[] };
+    let mut lines = match found.orphans.len() {
+        0 => vec![none(found).to_owned()],
+        count => {
+            let mut lines = table(&[&HEAD[..], further].concat(), found.orphans.iter().map(cells));
+            let orphans = if count == 1 { "orphan" } else { "orphans" };
+            lines.extend([String::new(), format!("{count} {orphans}; `orphans --help` explains the actions")]);
+            lines
+        }
     };
-    if !found.orphans.is_empty() {
-        let orphans = if found.orphans.len() == 1 { "orphan" } else { "orphans" };
-        let count = found.orphans.len();
-        lines.extend([String::new(), format!("{count} {orphans}; `orphans --help` explains the actions")]);
-    }
     if !found.of_other_clusters.is_empty() {
         let names: Vec<_> = found.of_other_clusters.iter().map(|one| clean(&one.name)).collect();
         lines.push(format!("of other clusters, so not changed from here: {}", listed(&names, 10)));
@@ -35,13 +34,13 @@ pub(crate) fn none(found: &Found) -> &'static str {
     if found.is_complete { "no orphans" } else { "no orphans found, but not everything was checked" }
 }
 
-fn cells(orphan: &Orphan, columns: usize) -> Vec<String> {
+fn cells(orphan: &Orphan) -> Vec<String> {
     let text = |text: &Option<String>| cell(text.as_deref().unwrap_or_default());
     let actions = match &orphan.annotation {
         Some(action) => format!("{action} (pending)"),
         None => orphan.actions.join(","),
     };
-    let mut cells = vec![
+    vec![
         cell(&format!("{:?}", orphan.kind)),
         cell(&orphan.name),
         cell(&orphan.claim.to_string()),
@@ -51,7 +50,5 @@ fn cells(orphan: &Orphan, columns: usize) -> Vec<String> {
         cell(&actions),
         text(&orphan.account),
         clean(&orphan.message),
-    ];
-    cells.truncate(columns);
-    cells
+    ]
 }

@@ -6,23 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::row::{Attention, Row};
 use crate::cli::output::{ago, cell, clean, painted, table, until};
 
-const HEAD: [&str; 13] = [
-    "NAMESPACE",
-    "NAME",
-    "CLASS",
-    "BUCKET",
-    "PHASE",
-    "REASON",
-    "AGE",
-    "WAITING",
-    "KEY-AGE",
-    "ROTATION",
-    "OBJECTBUCKET",
-    "PREVIOUS-KEY",
-    "MESSAGE",
-];
-/// Columns of the table that is not wide.
-const NARROW: usize = 10;
+const HEAD: [&str; 10] =
+    ["NAMESPACE", "NAME", "CLASS", "BUCKET", "PHASE", "REASON", "AGE", "WAITING", "KEY-AGE", "ROTATION"];
+const WIDE: [&str; 3] = ["OBJECTBUCKET", "PREVIOUS-KEY", "MESSAGE"];
 
 pub(crate) fn colour(attention: Attention) -> Color {
     match attention {
@@ -34,11 +20,10 @@ pub(crate) fn colour(attention: Attention) -> Color {
 
 /// The lines of a table; `wide` adds the ObjectBucket, the expiry of the previous key, and the message.
 pub(crate) fn lines(rows: &[Row], wide: bool, now: Timestamp) -> Vec<String> {
-    let columns = if wide { HEAD.len() } else { NARROW };
     let cells = |row: &Row| {
         let text = |text: &Option<String>| cell(text.as_deref().unwrap_or_default());
         let status = |text: &str| painted(&cell(text), colour(row.attention));
-        let mut cells = vec![
+        vec![
             cell(&row.namespace),
             cell(&row.name),
             text(&row.class),
@@ -52,11 +37,10 @@ pub(crate) fn lines(rows: &[Row], wide: bool, now: Timestamp) -> Vec<String> {
             text(&row.object_bucket),
             cell(&until(row.former_key_deleted_at.as_ref(), now)),
             clean(row.message.as_deref().unwrap_or_default()),
-        ];
-        cells.truncate(columns);
-        cells
+        ]
     };
-    table(HEAD.get(..columns).unwrap_or(&HEAD), rows.iter().map(cells))
+    let further: &[&str] = if wide { &WIDE } else { &[] };
+    table(&[&HEAD[..], further].concat(), rows.iter().map(cells))
 }
 
 /// How many claims there are, and how many of them need attention.

@@ -2,46 +2,33 @@
 //! Pure.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use crate::store::{Record, SecretRef};
 
-/// The ObjectBuckets of each account, by Secret and store. Without a URL, the SDK derives the endpoint from the region,
-/// and credentials are of the same account in every region.
+/// Names of the ObjectBuckets by Secret and store, and by the account that they record. Without a URL, the SDK derives
+/// the endpoint from the region, and credentials are of the same account in every region.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(BTreeMap<(Option<SecretRef>, Option<String>), BTreeMap<String, InAccount>>);
-
-/// ObjectBuckets that record the same account.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InAccount {
-    pub(crate) account: String,
-    count: usize,
-    /// Name of the first one.
-    name: String,
-}
-
-impl fmt::Display for InAccount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { account, count, name } = self;
-        match count {
-            1 => write!(f, "ObjectBucket {name} records account {account}"),
-            _ => write!(f, "{count} ObjectBuckets, such as {name}, record account {account}"),
-        }
-    }
-}
+pub(crate) struct Accounts(BTreeMap<(Option<SecretRef>, Option<String>), BTreeMap<String, Vec<String>>>);
 
 impl Accounts {
     /// Adds the record of the ObjectBucket with this name.
     pub(crate) fn add(&mut self, record: &Record, name: &str) {
         let Some(account) = &record.account else { return };
-        let in_account = self.0.entry(key(record)).or_default().entry(account.clone());
-        let new = InAccount { account: account.clone(), count: 0, name: name.to_owned() };
-        in_account.or_insert(new).count += 1;
+        self.0.entry(key(record)).or_default().entry(account.clone()).or_default().push(name.to_owned());
     }
 
-    /// Those that use the Secret and the store of this record.
-    pub(crate) fn of(&self, record: &Record) -> impl Iterator<Item = &InAccount> {
-        self.0.get(&key(record)).into_iter().flat_map(BTreeMap::values)
+    /// The accounts of those that use the Secret and the store of this record, each with the start of a sentence.
+    pub(crate) fn of(&self, record: &Record) -> impl Iterator<Item = (&str, String)> {
+        self.0.get(&key(record)).into_iter().flatten().map(|(account, names)| {
+            let records = match &**names {
+                [name] => format!("ObjectBucket {name} records account {account}"),
+                names => {
+                    let first = names.first().map_or("", String::as_str);
+                    format!("{} ObjectBuckets, such as {first}, record account {account}", names.len())
+                }
+            };
+            (account.as_str(), records)
+        })
     }
 }
 
@@ -74,7 +61,7 @@ mod tests {
         }
         accounts.add(&in_account(None), "unknown");
         accounts.add(&elsewhere, "elsewhere");
-        let shown = |record: &Record| accounts.of(record).map(InAccount::to_string).collect::<Vec<_>>();
+        let shown = |record: &Record| accounts.of(record).map(|(_, records)| records).collect::<Vec<_>>();
         assert_eq!(
             shown(&in_account(None)),
             ["2 ObjectBuckets, such as a, record account 1", "ObjectBucket c records account 2"]

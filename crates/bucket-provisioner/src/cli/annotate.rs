@@ -57,7 +57,7 @@ pub(crate) enum Outcome {
     Asked,
     /// Skipped.
     Left,
-    /// The operator has not applied the action yet.
+    /// The operator has not applied the action in time.
     Waiting,
     /// The action cannot be applied, or the operator refuses.
     Failed,
@@ -77,6 +77,12 @@ pub(crate) struct Annotation {
     pub(crate) object: ObjectBucket,
     /// The ObjectBucket is lost and must be created.
     pub(crate) is_new: bool,
+}
+
+impl AsRef<Self> for Annotation {
+    fn as_ref(&self) -> &Self {
+        self
+    }
 }
 
 impl Annotation {
@@ -173,31 +179,41 @@ impl Annotation {
     }
 }
 
-/// Waits until the operator has applied or refused all actions. `report` gets the result of each, with its index. The
-/// operator may process only a few at a time, so each result that is final restarts the time of the others.
+/// Annotates ObjectBuckets with `write`, and waits until the operator has applied or refused all actions; without a
+/// `timeout`, it does not wait. `report` gets the result of each. The operator may process only a few at a time, so each
+/// result that is final restarts the time of the others.
 ///
 /// # Errors
 /// Those of `report`.
-pub(crate) async fn wait<P>(
+pub(crate) async fn apply<P, T: AsRef<Annotation>>(
     session: &Session<P>,
-    annotated: &[Annotation],
-    timeout: Duration,
-    mut report: impl FnMut(usize, Outcome, String) -> Result<(), Box<dyn Error>>,
+    all: Vec<T>,
+    write: impl AsyncFn(&mut T) -> Result<(), String>,
+    timeout: Option<Duration>,
+    mut report: impl FnMut(&T, Outcome, String) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
+    let mut open = Vec::new();
+    for mut one in all {
+        match write(&mut one).await {
+            Ok(()) if timeout.is_some() => open.push(one),
+            Ok(()) => report(&one, Outcome::Asked, String::new())?,
+            Err(why) => report(&one, Outcome::Failed, why)?,
+        }
+    }
+    let timeout = timeout.unwrap_or_default();
     let mut end = Instant::now() + timeout;
-    let mut open: Vec<(usize, &Annotation)> = annotated.iter().enumerate().collect();
     while !open.is_empty() {
-        let reads = open.drain(..).map(async |(index, pending)| (index, pending, pending.status(session).await));
+        let reads = open.drain(..).map(async |one: T| (one.as_ref().status(session).await, one));
         let statuses: Vec<_> = stream::iter(reads).buffered(AT_ONCE).collect().await;
-        if statuses.iter().any(|(_, _, (outcome, _))| *outcome != Outcome::Waiting) {
+        if statuses.iter().any(|((outcome, _), _)| *outcome != Outcome::Waiting) {
             end = Instant::now() + timeout;
         }
         let has_time = Instant::now() < end;
-        for (index, pending, (outcome, why)) in statuses {
+        for ((outcome, why), one) in statuses {
             match outcome {
-                Outcome::Waiting if has_time => open.push((index, pending)),
-                Outcome::Waiting => report(index, outcome, format!("{why}; {}", pending.remains()))?,
-                outcome => report(index, outcome, why)?,
+                Outcome::Waiting if has_time => open.push(one),
+                Outcome::Waiting => report(&one, outcome, format!("{why}; {}", one.as_ref().remains()))?,
+                outcome => report(&one, outcome, why)?,
             }
         }
         if !open.is_empty() {
@@ -214,7 +230,7 @@ fn reported(object: &ObjectBucket) -> (Outcome, String) {
     let condition = object.status.iter().flat_map(|status| &status.conditions).find(ours);
     let report = condition.map(|condition| format!("{}: {}", condition.reason, condition.message));
     match (action::action(object), report) {
-        (Ok(None), Some(report)) => (Outcome::Failed, report),
+        (Ok(None), Some(report)) => (Outcome::Failed, format!("the operator refuses: {report}")),
         (_, Some(report)) => (Outcome::Waiting, report),
         (_, None) => (Outcome::Waiting, "the ObjectBucket has no condition of the operator yet".to_owned()),
     }

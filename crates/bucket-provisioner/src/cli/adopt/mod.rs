@@ -116,7 +116,18 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
         }
         return Ok(if failed || is_declined { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
-    failed |= !annotate_all(session, adoptions, args).await?;
+    let write = async |adoption: &mut Annotation| annotate_one(session, adoption).await;
+    annotate::apply(session, adoptions, write, args.wait.then_some(args.timeout), |adoption, outcome, why| {
+        failed |= !matches!(outcome, Outcome::Done | Outcome::Asked);
+        let text = match outcome {
+            Outcome::Done => "has its bucket back and is Ready".to_owned(),
+            Outcome::Asked => "annotated; `kubectl describe obc` shows the progress".to_owned(),
+            Outcome::Waiting => format!("not yet: {why}"),
+            Outcome::Left | Outcome::Failed => why,
+        };
+        print(&format!("{}\n", clean(&format!("claim {}: {text}", adoption.claim))))
+    })
+    .await?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -135,42 +146,6 @@ fn by_claim<'a, P>(session: &Session<P>, view: &'a View) -> HashMap<(&'a str, &'
         }
     }
     by_claim
-}
-
-/// Annotates all ObjectBuckets, and waits for the operator if that is wanted. Returns whether nothing failed.
-async fn annotate_all<P>(
-    session: &Session<P>,
-    adoptions: Vec<Annotation>,
-    args: &AdoptArgs,
-) -> Result<bool, Box<dyn Error>> {
-    let (mut annotated, mut all) = (Vec::new(), true);
-    for mut adoption in adoptions {
-        match annotate_one(session, &mut adoption).await {
-            Ok(()) => annotated.push(adoption),
-            Err(problem) => {
-                all = false;
-                eprintln!("claim {}: {}", adoption.claim, clean(&problem));
-            }
-        }
-    }
-    if !args.wait {
-        for Annotation { claim, .. } in annotated {
-            print(&format!("claim {claim}: annotated; `kubectl describe obc` shows the progress\n"))?;
-        }
-        return Ok(all);
-    }
-    annotate::wait(session, &annotated, args.timeout, |index, outcome, why| {
-        let text = match outcome {
-            Outcome::Done => "has its bucket back and is Ready".to_owned(),
-            Outcome::Waiting => format!("not yet: {why}"),
-            _ => format!("the operator refuses: {why}"),
-        };
-        all &= outcome == Outcome::Done;
-        let claim = annotated.get(index).map(|annotation| annotation.claim.to_string()).unwrap_or_default();
-        print(&format!("{}\n", clean(&format!("claim {claim}: {text}"))))
-    })
-    .await?;
-    Ok(all)
 }
 
 /// The ObjectBucket that a claim will adopt; `None` if it has its own. `of_its_name`: those that record a claim of its

@@ -77,15 +77,13 @@ async fn access_to<P: Provisioner>(
     let mut findings: Vec<_> = source::<P>(record.plan.owner_secret.as_ref()).into_iter().collect();
     let usable = match timeout_at(end, session.store.account(&owner.call(record))).await {
         Ok(Ok(account)) => {
-            if has_owner::<P>() {
-                findings.push(accepted(account.as_deref()));
-            }
+            findings.extend(has_owner::<P>().then(|| accepted(account.as_deref())));
             let other = account.as_deref().zip(accounts).map(|(now, accounts)| of_others(accounts, record, now));
             let other = other.unwrap_or_default();
-            let is_right = other.is_empty();
-            findings.extend(other);
             // The answers to calls with credentials of another account would be misleading.
-            is_right.then_some((owner, account))
+            let usable = other.is_empty().then_some((owner, account));
+            findings.extend(other);
+            usable
         }
         Ok(Err(error)) => {
             findings.push(super::failed::<P>("credentials", &error));
@@ -114,13 +112,13 @@ fn accepted(account: Option<&str>) -> Finding {
 /// The ObjectBuckets that use these credentials and record another account than `now`.
 fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
     let secret = record.plan.owner_secret.as_ref();
-    let (same, others): (Vec<_>, Vec<_>) = accounts.of(record).partition(|those| those.account == now);
-    let of_others = others.into_iter().map(|those| {
-        let same = same.first().map_or_else(String::new, |same| format!("; {same}"));
+    let (same, others): (Vec<_>, Vec<_>) = accounts.of(record).partition(|(account, _)| *account == now);
+    let same = same.first().map_or_else(String::new, |(_, same)| format!("; {same}"));
+    let of_others = others.into_iter().map(|(account, those)| {
         let message = format!("{}, but {those}: their claims are not processed{same}", credentials(secret, now));
         let put = match secret {
-            Some(_) => format!("put a key of account {} into the Secret", those.account),
-            None => format!("give the operator an identity of account {}", those.account),
+            Some(_) => format!("put a key of account {account} into the Secret"),
+            None => format!("give the operator an identity of account {account}"),
         };
         let remedy = format!(
             "{put}, and run this again; the account of a class cannot be changed: to use account {now}, create a class with a new Secret"
@@ -159,22 +157,23 @@ fn silent(record: &Record) -> Finding {
 
 /// Where the credentials come from; `None` if the store needs none.
 fn source<P: Provisioner>(secret: Option<&SecretRef>) -> Option<Finding> {
-    match secret {
-        Some(secret) => Some(Finding::about(OWNER).good(format!("Secret {secret} has the provisioning credentials"))),
-        None if !has_owner::<P>() => None,
-        None if in_pod() => Some(Finding::about(OWNER).good("the provisioning credentials are the operator's own identity")),
-        None => Some(Finding::about(OWNER).unknown("the provisioning credentials are the identity of the operator's pod, which cannot be seen from here; the checks below use the identity of this process").with_remedy("run this in the operator's pod, with `kubectl exec`")),
-    }
+    let about = Finding::about(OWNER);
+    Some(match secret {
+        Some(secret) => about.good(format!("Secret {secret} has the provisioning credentials")),
+        None if !has_owner::<P>() => return None,
+        // Kubernetes sets the variable in every pod.
+        None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
+            about.good("the provisioning credentials are the operator's own identity")
+        }
+        None => about
+            .unknown("the provisioning credentials are the identity of the operator's pod, which cannot be seen from here; the checks below use the identity of this process")
+            .with_remedy("run this in the operator's pod, with `kubectl exec`"),
+    })
 }
 
 /// Whether the store needs credentials.
 fn has_owner<P: Provisioner>() -> bool {
     TypeId::of::<P::Owner>() != TypeId::of::<()>()
-}
-
-/// Kubernetes sets the variable in every pod.
-fn in_pod() -> bool {
-    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
 /// The findings of a class, without those that an earlier class with the same Secret or store has explained.

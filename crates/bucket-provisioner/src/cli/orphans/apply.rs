@@ -12,7 +12,7 @@ use super::find::{self, Found};
 use super::orphan::Orphan;
 use super::plan::{self, Planned};
 use super::{FOUND, OrphansArgs, Wanted, judge, show};
-use crate::cli::annotate::{self, Annotation, OperatorStatus, Outcome};
+use crate::cli::annotate::{self, OperatorStatus, Outcome};
 use crate::cli::output::{self, Format, clean};
 use crate::cli::prompt;
 use crate::cli::session::{Session, refused};
@@ -92,10 +92,16 @@ pub(crate) async fn apply<P: Provisioner>(
     let classes = Classes::read(session).await.map_err(refused("list StorageClasses"))?;
     let mut plans = Vec::new();
     for orphan in orphans {
-        let Some(action) = choose_action(&mut report, &orphan, wanted)? else { continue };
-        match plan::plan(session, &found, &classes, (orphan.clone(), action), wanted.class.as_deref()).await {
+        let planned = match choose_action(&report, &orphan, wanted)? {
+            Ok(action) => {
+                let planned = plan::plan(session, &found, &classes, (orphan.clone(), action), wanted.class.as_deref());
+                planned.await.map_err(|why| (Some(action), why))
+            }
+            Err(skipped) => Err(skipped),
+        };
+        match planned {
             Ok(planned) => plans.push(planned),
-            Err(why) => report.add(&orphan, Some(action), Outcome::Left, why)?,
+            Err((action, why)) => report.add(&orphan, action, Outcome::Left, why)?,
         }
     }
     let plans = require_operator(session, &mut report, plans, wanted).await?;
@@ -104,18 +110,15 @@ pub(crate) async fn apply<P: Provisioner>(
         true => find::records(session).await?,
         false => Records::default(),
     };
-    let (mut orphans, mut annotated) = (Vec::new(), Vec::new());
-    for planned in plans {
-        let (orphan, action) = (planned.orphan.clone(), planned.annotation.action);
-        match annotate_one(session, planned, &found.cluster, &records).await {
-            Ok(annotation) => {
-                orphans.push(orphan);
-                annotated.push(annotation);
-            }
-            Err(why) => report.add(&orphan, Some(action), Outcome::Failed, why)?,
-        }
-    }
-    wait(session, &mut report, &orphans, &annotated, wanted).await?;
+    let write = async |planned: &mut Planned| annotate_one(session, planned, &found.cluster, &records).await;
+    annotate::apply(session, plans, write, wanted.wait.then_some(wanted.timeout), |planned, outcome, why| {
+        let why = match outcome {
+            Outcome::Asked => format!("`kubectl describe ob {}` shows the progress", planned.annotation.record()),
+            _ => why,
+        };
+        report.add(&planned.orphan, Some(planned.annotation.action), outcome, why)
+    })
+    .await?;
     report.end()
 }
 
@@ -160,37 +163,32 @@ fn chosen(found: &mut Found, wanted: &Wanted) -> Result<Vec<Orphan>, String> {
     Ok(orphans)
 }
 
-/// The action for an orphan; `None` if it is skipped.
-fn choose_action(report: &mut Report, orphan: &Orphan, wanted: &Wanted) -> Result<Option<Action>, Box<dyn Error>> {
+/// The action for an orphan, or why it is skipped.
+fn choose_action(
+    report: &Report,
+    orphan: &Orphan,
+    wanted: &Wanted,
+) -> Result<Result<Action, (Option<Action>, String)>, Box<dyn Error>> {
+    let skip = |why: String| Ok(Err((None, why)));
     if let Some(annotation) = &orphan.annotation {
-        let why = format!("it is annotated with {annotation:?} already");
-        return report.add(orphan, None, Outcome::Left, why).map(|()| None);
+        return skip(format!("it is annotated with {annotation:?} already"));
     }
     if orphan.actions.is_empty() {
-        return report.add(orphan, None, Outcome::Left, orphan.message.clone()).map(|()| None);
+        return skip(orphan.message.clone());
     }
     if let Some(action) = wanted.action {
-        return match orphan.risk(action).filter(|_| orphan.allows(action) && !wanted.only.contains(&orphan.name)) {
-            Some(risk) => {
-                let why = format!("{risk}; to apply the action anyway, add --only {}", orphan.name);
-                report.add(orphan, Some(action), Outcome::Left, why).map(|()| None)
-            }
-            None => Ok(Some(action)),
-        };
+        let risk = orphan.risk(action).filter(|_| orphan.allows(action) && !wanted.only.contains(&orphan.name));
+        let why = |risk| format!("{risk}; to apply the action anyway, add --only {}", orphan.name);
+        return Ok(risk.map_or(Ok(action), |risk| Err((Some(action), why(risk)))));
     }
     report.print_line(&format!("{:?} {}: {}", orphan.kind, orphan.name, orphan.message))?;
     let actions = orphan.actions.join(", ");
     let question = format!("Which action for {}? ({actions}; Enter skips it):", clean(&orphan.name));
     let answer = prompt::read_line(&question)?;
     match Action::from_str(&answer, false) {
-        Ok(action) if orphan.allows(action) => Ok(Some(action)),
-        _ => {
-            let why = match answer.is_empty() {
-                true => "skipped".to_owned(),
-                false => format!("{answer:?} is not one of these actions: {actions}"),
-            };
-            report.add(orphan, None, Outcome::Left, why).map(|()| None)
-        }
+        Ok(action) if orphan.allows(action) => Ok(Ok(action)),
+        _ if answer.is_empty() => skip("skipped".to_owned()),
+        _ => skip(format!("{answer:?} is not one of these actions: {actions}")),
     }
 }
 
@@ -236,13 +234,13 @@ fn confirmed(report: &mut Report, plans: Vec<Planned>, wanted: &Wanted) -> Resul
 /// name now, if a lost one must be created.
 async fn annotate_one<P: Provisioner>(
     session: &Session<P>,
-    planned: Planned,
+    planned: &mut Planned,
     cluster: &str,
     records: &Records,
-) -> Result<Annotation, String> {
+) -> Result<(), String> {
     planned.require_still_empty(session).await?;
-    let Planned { orphan, mut annotation, .. } = planned;
-    let Orphan { claim, bucket, user, .. } = &orphan;
+    let Planned { orphan, annotation, .. } = planned;
+    let Orphan { claim, bucket, user, .. } = &*orphan;
     let record = Some(annotation.record()).filter(|_| !annotation.is_new);
     if !annotation.is_new {
         annotation.refresh(session).await?;
@@ -258,29 +256,5 @@ async fn annotate_one<P: Provisioner>(
     if !is_same {
         return Err(annotate::CHANGED.to_owned());
     }
-    annotation.write(session).await.map(|()| annotation)
-}
-
-/// Waits for the operator, unless the admin has disabled that.
-async fn wait<P>(
-    session: &Session<P>,
-    report: &mut Report,
-    orphans: &[Orphan],
-    annotated: &[Annotation],
-    wanted: &Wanted,
-) -> Result<(), Box<dyn Error>> {
-    if !wanted.wait {
-        for (orphan, annotation) in orphans.iter().zip(annotated) {
-            let why = format!("`kubectl describe ob {}` shows the progress", annotation.record());
-            report.add(orphan, Some(annotation.action), Outcome::Asked, why)?;
-        }
-        return Ok(());
-    }
-    annotate::wait(session, annotated, wanted.timeout, |index, outcome, why| {
-        match (orphans.get(index), annotated.get(index)) {
-            (Some(orphan), Some(annotation)) => report.add(orphan, Some(annotation.action), outcome, why),
-            _ => Ok(()),
-        }
-    })
-    .await
+    annotation.write(session).await
 }

@@ -65,13 +65,13 @@ pub(crate) fn all<P: Provisioner>(
 /// The accounts of ObjectBuckets that were not checked, because the credentials are now of another account.
 pub(crate) fn unseen_accounts(places: &[Place], accounts: &Accounts) -> BTreeSet<String> {
     let seen = places.iter().filter(|place| place.is_listed);
-    let of_place = |Place { record, .. }: &Place| {
-        let Some(now) = record.account.as_deref() else { return Vec::new() };
-        let others = accounts.of(record).filter(|those| those.account != now);
+    let unseen = seen.filter_map(|Place { record, .. }| Some((record, record.account.as_deref()?)));
+    let unseen = unseen.flat_map(|(record, now)| {
+        let others = accounts.of(record).filter(move |(account, _)| *account != now);
         let now = credentials(record.plan.owner_secret.as_ref(), now);
-        others.map(|those| format!("account {} was not checked: {those}, but {now}", those.account)).collect()
-    };
-    seen.flat_map(of_place).collect()
+        others.map(move |(account, those)| format!("account {account} was not checked: {those}, but {now}"))
+    });
+    unseen.collect()
 }
 
 /// What a place holds; `None` if its store cannot list that.

@@ -32,6 +32,12 @@ pub(crate) struct Planned {
     content: Option<String>,
 }
 
+impl AsRef<Annotation> for Planned {
+    fn as_ref(&self) -> &Annotation {
+        &self.annotation
+    }
+}
+
 impl Planned {
     /// The bucket, if it has content and will be deleted.
     pub(crate) fn full_bucket(&self) -> Option<&str> {

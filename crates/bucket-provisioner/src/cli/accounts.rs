@@ -3,23 +3,27 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::{Record, SecretRef};
+use crate::store::{Plan, Record, SecretRef};
 
-/// Names of the ObjectBuckets by Secret and store, and by the account that they record. Without a URL, the SDK derives
+/// Names of the ObjectBuckets by Secret, store and account that they record. Without the URL of a store, the SDK derives
 /// the endpoint from the region, and credentials are of the same account in every region.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(BTreeMap<(Option<SecretRef>, Option<String>), BTreeMap<String, Vec<String>>>);
+pub(crate) struct Accounts(BTreeMap<(Option<SecretRef>, Option<String>, String), Vec<String>>);
 
 impl Accounts {
     /// Adds the record of the ObjectBucket with this name.
     pub(crate) fn add(&mut self, record: &Record, name: &str) {
         let Some(account) = &record.account else { return };
-        self.0.entry(key(record)).or_default().entry(account.clone()).or_default().push(name.to_owned());
+        let Plan { owner_secret, endpoint, .. } = &record.plan;
+        let key = (owner_secret.clone(), endpoint.url.clone(), account.clone());
+        self.0.entry(key).or_default().push(name.to_owned());
     }
 
     /// The accounts of those that use the Secret and the store of this record, each with the start of a sentence.
     pub(crate) fn of(&self, record: &Record) -> impl Iterator<Item = (&str, String)> {
-        self.0.get(&key(record)).into_iter().flatten().map(|(account, names)| {
+        let Plan { owner_secret, endpoint, .. } = &record.plan;
+        let alike = self.0.iter().filter(move |((secret, url, _), _)| secret == owner_secret && *url == endpoint.url);
+        alike.map(|((_, _, account), names)| {
             let records = match &**names {
                 [name] => format!("ObjectBucket {name} records account {account}"),
                 names => {
@@ -30,10 +34,6 @@ impl Accounts {
             (account.as_str(), records)
         })
     }
-}
-
-fn key(record: &Record) -> (Option<SecretRef>, Option<String>) {
-    (record.plan.owner_secret.clone(), record.plan.endpoint.url.clone())
 }
 
 /// The start of a sentence: which credentials are of this account.

@@ -160,3 +160,49 @@ impl Records {
             || user.is_some_and(|user| self.users.contains(user))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::claim::LabelOwner;
+    use crate::decide::codec;
+    use crate::decide::testing::record;
+    use crate::store::Record;
+
+    fn view(provisioner: &str, former_uids: &[&str]) -> (View, Claim) {
+        let former_uids = former_uids.iter().map(|uid| (*uid).to_owned()).collect();
+        let object = codec::to_object(&Record { former_uids, ..record() }, "obc-shop-photos", provisioner);
+        let claim = json!({
+            "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
+            "metadata": { "name": "photos", "namespace": "shop", "uid": record().claim.uid },
+            "spec": { "storageClassName": "fast" },
+        });
+        let view = View {
+            provisioner: "ours".to_owned(),
+            classes: Classes::of([]),
+            claims: Vec::new(),
+            records: Records::of([Guard(Ok(object))]),
+        };
+        (view, Claim::read(&serde_json::from_value(claim).unwrap(), "ours"))
+    }
+
+    #[test]
+    fn a_claim_has_the_object_bucket_with_its_uid() {
+        let (of_ours, mut claim) = view("ours", &["former"]);
+        assert!(of_ours.record_of(&claim).is_some() && of_ours.is_served(&claim));
+        claim.id.uid = "former".to_owned();
+        assert!(of_ours.record_of(&claim).is_none() && of_ours.records.of_uid("former").is_some());
+    }
+
+    #[test]
+    fn claims_of_other_provisioners_are_not_shown() {
+        let (of_theirs, mut claim) = view("theirs", &[]);
+        assert!(of_theirs.record_of(&claim).is_none() && !of_theirs.is_served(&claim));
+        assert!(of_theirs.is_shown(&claim), "its class does not exist, so nobody else reports it");
+        claim.label = LabelOwner::Foreign;
+        assert!(!of_theirs.is_shown(&claim));
+    }
+}

@@ -163,12 +163,11 @@ fn chosen(found: &mut Found, wanted: &Wanted) -> Result<Vec<Orphan>, String> {
     Ok(orphans)
 }
 
+/// An action that was not possible, and why an orphan is skipped.
+type Skipped = (Option<Action>, String);
+
 /// The action for an orphan, or why it is skipped.
-fn choose_action(
-    report: &Report,
-    orphan: &Orphan,
-    wanted: &Wanted,
-) -> Result<Result<Action, (Option<Action>, String)>, Box<dyn Error>> {
+fn choose_action(report: &Report, orphan: &Orphan, wanted: &Wanted) -> Result<Result<Action, Skipped>, Box<dyn Error>> {
     let skip = |why: String| Ok(Err((None, why)));
     if let Some(annotation) = &orphan.annotation {
         return skip(format!("it is annotated with {annotation:?} already"));

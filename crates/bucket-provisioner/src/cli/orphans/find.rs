@@ -16,6 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use super::judge::Held;
 use super::lost;
 use super::orphan::Orphan;
 use super::places::{self, Place};
@@ -80,8 +81,9 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, S
         .try_collect()
         .await?;
     let held = held.into_iter().filter(|(_, stock)| session.includes(&stock.claim.namespace));
-    let unrecorded = judge::unrecorded(held, records, &cluster);
-    let lost = still_present(session, &mut places, unrecorded.here, &mut problems).await;
+    let (lost, of_other_clusters) = judge::unrecorded(held, records, &cluster);
+    let of_other_clusters = of_other_clusters.into_iter().map(|(_, stock)| stock).collect();
+    let lost = still_present(session, &mut places, lost, &mut problems).await;
     orphans.extend(of_stock(session, lost, records, &places).await?);
     let served = |claim: &&Claim| view.is_served(claim) && claim.was_bound() && !claim.deleting && claim.spec().is_ok();
     let bound: Vec<_> = view.claims.iter().filter(served).collect();
@@ -91,7 +93,6 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, S
     let troubled: Vec<_> = troubled.filter_map(|object| codec::read(object).ok()).collect();
     orphans.extend(lost::of_records(session, &troubled, &mut problems).await);
     orphans.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
-    let of_other_clusters = unrecorded.elsewhere;
     let is_complete = problems.is_empty() && !places.is_empty() && places.iter().all(|place| place.is_listed);
     Ok(Found { orphans, of_other_clusters, notes, problems, is_complete, places, cluster })
 }
@@ -117,7 +118,7 @@ async fn held<P: Provisioner>(
     places: &mut [Place],
     problems: &mut Vec<String>,
     notes: &mut Vec<String>,
-) -> Vec<(usize, TaggedResource)> {
+) -> Vec<Held> {
     let mut held = Vec::new();
     for (index, place) in places.iter_mut().enumerate() {
         let name = match &place.class {
@@ -149,16 +150,15 @@ async fn held<P: Provisioner>(
 async fn still_present<P: Provisioner>(
     session: &Session<P>,
     places: &mut [Place],
-    lost: Vec<(usize, TaggedResource)>,
+    lost: Vec<Held>,
     problems: &mut Vec<String>,
-) -> Vec<(usize, TaggedResource)> {
-    let mut by_place: HashMap<usize, Vec<TaggedResource>> = HashMap::new();
-    for (place, stock) in lost {
-        by_place.entry(place).or_default().push(stock);
-    }
+) -> Vec<Held> {
     let mut left = Vec::new();
     for (index, place) in places.iter_mut().enumerate() {
-        let Some(lost) = by_place.remove(&index) else { continue };
+        let lost: Vec<_> = lost.iter().filter(|(at, _)| *at == index).map(|(_, stock)| stock.clone()).collect();
+        if lost.is_empty() {
+            continue;
+        }
         match places::inventory(session, place, Some(&lost)).await {
             Ok(seen) => {
                 let Inventory { stock: seen, problems: unseen, .. } = seen.unwrap_or_default();
@@ -213,7 +213,7 @@ pub(crate) async fn present<P>(
 
 async fn of_stock<P>(
     session: &Session<P>,
-    lost: Vec<(usize, TaggedResource)>,
+    lost: Vec<Held>,
     records: &Records,
     places: &[Place],
 ) -> Result<Vec<Orphan>, String> {

@@ -89,38 +89,25 @@ pub(crate) fn names_a_claim(stock: &TaggedResource) -> bool {
     object_name(&stock.claim.namespace).is_some() && object_name(&stock.claim.name).is_some()
 }
 
-/// Buckets and users that no ObjectBucket records.
-#[derive(Debug, Default)]
-pub(crate) struct Unrecorded {
-    /// Of this cluster, with the index of the place in which it was found.
-    pub(crate) here: Vec<(usize, TaggedResource)>,
-    /// Of another cluster, or of one that the tags do not name.
-    pub(crate) elsewhere: Vec<TaggedResource>,
-}
+/// A bucket or user, with the index of the place in which it was found.
+pub(crate) type Held = (usize, TaggedResource);
 
-/// Sorts what the stores hold. The same bucket or user can be found in two places.
+/// What no ObjectBucket records: of this cluster; and of another, or of one that the tags do not name. The same bucket or user can be found in two places.
 pub(crate) fn unrecorded(
-    held: impl IntoIterator<Item = (usize, TaggedResource)>,
+    held: impl IntoIterator<Item = Held>,
     recorded: &Records,
     cluster: &str,
-) -> Unrecorded {
-    let (mut sorted, mut seen) = (Unrecorded::default(), HashSet::new());
-    for (place, stock) in held {
-        if recorded.names(&stock) || !seen.insert((stock.kind, stock.name.clone())) {
-            continue;
-        }
-        match stock.cluster.as_deref() {
-            Some(marked) if marked == cluster => sorted.here.push((place, stock)),
-            _ => sorted.elsewhere.push(stock),
-        }
-    }
-    sorted
+) -> (Vec<Held>, Vec<Held>) {
+    let mut seen = HashSet::new();
+    let unrecorded = held.into_iter().filter(|(_, stock)| !recorded.names(stock));
+    let once = unrecorded.filter(|(_, stock)| seen.insert((stock.kind, stock.name.clone())));
+    once.partition(|(_, stock)| stock.cluster.as_deref() == Some(cluster))
 }
 
 /// Orphans of the store. `present`: the claim that now has the tagged name. A bucket and the user of the same claim are
 /// one orphan, because one ObjectBucket can be rebuilt for both.
 pub(crate) fn of_stock(
-    stock: Vec<(usize, TaggedResource)>,
+    stock: Vec<Held>,
     recorded: &Records,
     present: impl Fn(&ClaimId) -> Option<PresentClaim>,
     account: impl Fn(usize) -> Option<String>,
@@ -283,13 +270,9 @@ mod tests {
             stock(ResourceKind::Bucket, "theirs", "u1", Some("elsewhere")),
             stock(ResourceKind::Bucket, "unknown", "u1", None),
         ];
-        let sorted = unrecorded(held.into_iter().map(|stock| (0, stock)), &recorded, HERE);
-        let names = |all: &[TaggedResource]| all.iter().map(|stock| stock.name.clone()).collect::<Vec<_>>();
-        let here: Vec<_> = sorted.here.into_iter().map(|(_, stock)| stock).collect();
-        assert_eq!(
-            (names(&here), names(&sorted.elsewhere)),
-            (vec!["lost".into()], vec!["theirs".into(), "unknown".into()])
-        );
+        let (here, elsewhere) = unrecorded(held.into_iter().map(|stock| (0, stock)), &recorded, HERE);
+        let names = |all: Vec<Held>| all.into_iter().map(|(_, one)| one.name).collect::<Vec<_>>();
+        assert_eq!((names(here), names(elsewhere)), (vec!["lost".into()], vec!["theirs".into(), "unknown".into()]));
     }
 
     // While the claim exists, no action is possible.

@@ -83,35 +83,28 @@ fn one_namespace(attributes: &ResourceAttributes, name: &str) -> ResourceAttribu
 }
 
 fn expand<'a>(rules: &[PolicyRule], namespace: impl Fn(&str) -> Option<&'a str>) -> Vec<ResourceAttributes> {
-    let some = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
-    let mut attributes = Vec::new();
+    let mut all = Vec::new();
     for rule in rules {
-        let mut names: Vec<_> = some(&rule.resource_names).into_iter().map(Some).collect();
-        if names.is_empty() {
-            names.push(None);
-        }
-        for (group, full) in some(&rule.api_groups)
-            .iter()
-            .flat_map(|group| some(&rule.resources).into_iter().map(move |it| (group.clone(), it)))
-        {
-            let (resource, subresource) = match full.split_once('/') {
-                Some((resource, subresource)) => (resource.to_owned(), Some(subresource.to_owned())),
-                None => (full.clone(), None),
-            };
+        let names = rule.resource_names.iter().flatten().cloned().map(Some).collect::<Vec<_>>();
+        let names = if names.is_empty() { vec![None] } else { names };
+        let resources = || rule.resources.iter().flatten();
+        for (group, full) in rule.api_groups.iter().flatten().flat_map(|group| resources().map(move |it| (group, it))) {
+            let (resource, subresource) =
+                full.split_once('/').map_or((full.as_str(), None), |(it, sub)| (it, Some(sub)));
             for (verb, name) in rule.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name))) {
-                attributes.push(ResourceAttributes {
+                all.push(ResourceAttributes {
                     group: Some(group.clone()),
-                    resource: Some(resource.clone()),
-                    subresource: subresource.clone(),
+                    resource: Some(resource.to_owned()),
+                    subresource: subresource.map(str::to_owned),
                     verb: Some(verb.clone()),
                     name: name.clone(),
-                    namespace: namespace(&full).map(str::to_owned),
+                    namespace: namespace(full).map(str::to_owned),
                     ..ResourceAttributes::default()
                 });
             }
         }
     }
-    attributes
+    all
 }
 
 /// Whether the account, or else the user of this command, has a permission.

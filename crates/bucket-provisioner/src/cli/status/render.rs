@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use indicatif::HumanBytes;
 
-use super::details::{ClaimDetails, RecordDetails};
+use super::details::{ClaimDetails, EventRow, RecordDetails};
 use super::table;
 use crate::api::ClaimPhase;
 use crate::cli::output::{ago, clean, painted, until};
@@ -46,10 +46,7 @@ pub(crate) fn render(details: &ClaimDetails, now: Timestamp) -> String {
         }
     }
     of_keys(&mut page, details, now);
-    for (number, disposition) in details.on_deletion.iter().enumerate() {
-        let heading = if number == 0 { "On deletion" } else { "" };
-        page.line(heading, &disposition.to_string());
-    }
+    page.list("On deletion", details.on_deletion.iter().map(ToString::to_string));
     of_events(&mut page, details, now);
     page.text
 }
@@ -96,16 +93,13 @@ fn of_events(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
     match &details.events {
         Err(why) => page.line("Events", why),
         Ok(events) if events.is_empty() => page.line("Events", "none in the last hour"),
-        Ok(events) => {
-            for (number, event) in events.iter().enumerate() {
-                let heading = if number == 0 { "Events" } else { "" };
-                let kind = if event.is_warning { "Warning " } else { "" };
-                page.line(
-                    heading,
-                    &format!("{} ago: {kind}{}: {}", ago(event.at.as_ref(), now), event.reason, event.note),
-                );
-            }
-        }
+        Ok(events) => page.list(
+            "Events",
+            events.iter().map(|EventRow { at, is_warning, reason, note }| {
+                let kind = if *is_warning { "Warning " } else { "" };
+                format!("{} ago: {kind}{reason}: {note}", ago(at.as_ref(), now))
+            }),
+        ),
     }
 }
 
@@ -118,6 +112,11 @@ impl Page {
     /// A line with text that tenants may have written.
     fn line(&mut self, heading: &str, text: &str) {
         self.coloured(heading, &clean(text));
+    }
+
+    /// One heading for all lines.
+    fn list(&mut self, heading: &str, lines: impl Iterator<Item = String>) {
+        lines.enumerate().for_each(|(number, line)| self.line(if number == 0 { heading } else { "" }, &line));
     }
 
     fn some(&mut self, heading: &str, text: Option<&str>) {

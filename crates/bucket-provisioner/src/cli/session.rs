@@ -115,20 +115,24 @@ pub(crate) fn no_claim(namespace: &str, name: &str) -> String {
 }
 
 /// Lists objects page by page.
-pub(crate) async fn list<K: Clone + Debug + DeserializeOwned>(api: &Api<K>) -> kube::Result<Vec<K>> {
-    pages(ListParams::default(), async |params| api.list(&params).await).await
+pub(crate) async fn list<K: Clone + Debug + DeserializeOwned, U>(
+    api: &Api<K>,
+    keep: impl Fn(K) -> Option<U>,
+) -> kube::Result<Vec<U>> {
+    pages(ListParams::default(), async |params| api.list(&params).await, keep).await
 }
 
-/// Lists page by page what `list` returns for each page.
-pub(crate) async fn pages<T: Clone>(
+/// Reads all pages of a list. Only what `keep` returns stays in memory: tenants can write large objects.
+pub(crate) async fn pages<T: Clone, U>(
     params: ListParams,
     list: impl AsyncFn(ListParams) -> kube::Result<ObjectList<T>>,
-) -> kube::Result<Vec<T>> {
+    keep: impl Fn(T) -> Option<U>,
+) -> kube::Result<Vec<U>> {
     let mut params = params.limit(PAGE);
     let mut all = Vec::new();
     loop {
         let page = list(params.clone()).await?;
-        all.extend(page.items);
+        all.extend(page.items.into_iter().filter_map(&keep));
         match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => params = params.continue_token(&next),
             None => return Ok(all),

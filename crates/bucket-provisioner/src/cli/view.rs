@@ -68,7 +68,7 @@ impl View {
 /// The claims of the chosen namespaces.
 pub(crate) async fn claims<P>(session: &Session<P>) -> kube::Result<Vec<Claim>> {
     let label = session.label();
-    Ok(session::list(&session.chosen()).await?.iter().map(|guarded| Claim::read(guarded, &label)).collect())
+    session::list(&session.chosen(), |guarded| Some(Claim::read(&guarded, &label))).await
 }
 
 /// The StorageClasses of the cluster, by name.
@@ -76,7 +76,7 @@ pub(crate) struct Classes(BTreeMap<String, StorageClass>);
 
 impl Classes {
     pub(crate) async fn read<P>(session: &Session<P>) -> kube::Result<Self> {
-        Ok(Self::of(session::list(&session.all()).await?))
+        Ok(Self::of(session::list(&session.all(), Some).await?))
     }
 
     pub(crate) fn of(classes: impl IntoIterator<Item = StorageClass>) -> Self {
@@ -113,7 +113,7 @@ pub(crate) struct Records {
 
 impl Records {
     pub(crate) async fn read<P>(session: &Session<P>) -> kube::Result<Self> {
-        Ok(Self::of(session::list(&session.all()).await?))
+        Ok(Self::of(session::list(&session.all(), Some).await?))
     }
 
     pub(crate) fn of(objects: impl IntoIterator<Item = Guard<ObjectBucket>>) -> Self {

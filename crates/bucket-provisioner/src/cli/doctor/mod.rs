@@ -156,8 +156,8 @@ fn without_cluster(error: &kube::Error) -> Finding {
 /// The names of all namespaces; `None` if they cannot be listed.
 async fn namespaces<P>(session: &Session<P>) -> Option<Vec<String>> {
     let api = session.all::<Namespace>();
-    let found = pages(ListParams::default(), async |params| api.list_metadata(&params).await).await.ok()?;
-    Some(found.into_iter().filter_map(|namespace| namespace.metadata.name).collect())
+    let list = async |params| api.list_metadata(&params).await;
+    pages(ListParams::default(), list, |namespace| namespace.metadata.name).await.ok()
 }
 
 fn unreadable(what: &str, error: &kube::Error) -> Finding {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ListParams;
+use kube::api::{ListParams, PartialObjectMeta};
 use operator_runtime::kubernetes::answers::status_code;
 use serde::Serialize;
 
@@ -48,14 +48,13 @@ pub(crate) async fn all<P>(session: &Session<P>) -> Result<Listing, String> {
 async fn keys<P>(session: &Session<P>) -> Result<(HashMap<String, KeyNotes>, Option<String>), String> {
     let api = session.chosen::<Secret>();
     let ours = ListParams::default().labels(&format!("{}={}", wire::PROVISIONER_LABEL, session.label()));
-    match pages(ours, async |params| api.list_metadata(&params).await).await {
-        Ok(secrets) => {
-            let notes = secrets.iter().filter_map(|secret| {
-                let uid = metadata::controller(&secret.metadata)?;
-                Some((uid.to_owned(), KeyNotes::read(secret.metadata.annotations.as_ref())))
-            });
-            Ok((notes.collect(), None))
-        }
+    let list = async |params| api.list_metadata(&params).await;
+    let notes = |secret: PartialObjectMeta<Secret>| {
+        let uid = metadata::controller(&secret.metadata)?.to_owned();
+        Some((uid, KeyNotes::read(secret.metadata.annotations.as_ref())))
+    };
+    match pages(ours, list, notes).await {
+        Ok(notes) => Ok((notes.into_iter().collect(), None)),
         Err(error) if status_code(&error) == Some(403) => {
             Ok((HashMap::new(), Some("you may not list Secrets, so the age of keys is not shown".to_owned())))
         }

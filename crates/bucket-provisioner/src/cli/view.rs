@@ -191,10 +191,10 @@ mod tests {
 
     #[test]
     fn a_claim_has_the_object_bucket_with_its_uid() {
-        let (of_ours, mut claim) = view("ours", &["former"]);
+        let (of_ours, mut claim) = view("ours", &["previous"]);
         assert!(of_ours.record_of(&claim).is_some() && of_ours.is_served(&claim));
-        claim.id.uid = "former".to_owned();
-        assert!(of_ours.record_of(&claim).is_none() && of_ours.records.of_uid("former").is_some());
+        claim.id.uid = "previous".to_owned();
+        assert!(of_ours.record_of(&claim).is_none() && of_ours.records.of_uid("previous").is_some());
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::class::values::Addressing;
 use crate::client::account::Account;
 use crate::client::call::Identity;
 use crate::client::http::Http;
+use crate::client::limiter::Limiters;
 use crate::client::owner::{Owner, StaticKeys};
-use crate::client::pace::Pacers;
 use crate::client::quota::Quotas;
 use crate::client::retries::{CountRetries, ThrottlingIsNotRetried};
 use crate::client::store::Store;
@@ -45,7 +45,7 @@ pub(crate) struct Clients {
     http: Http,
     observer: Observer,
     budget: MemoryBudget,
-    pacers: Arc<Pacers>,
+    limiters: Arc<Limiters>,
     quotas: Arc<Quotas>,
     /// Loaded once, when the first class needs it.
     ambient: OnceCell<SharedCredentialsProvider>,
@@ -74,7 +74,7 @@ impl Clients {
             http,
             observer: Observer::default(),
             budget: MemoryBudget::default(),
-            pacers: Arc::default(),
+            limiters: Arc::default(),
             quotas: Arc::default(),
             ambient: OnceCell::new(),
             kept: Mutex::new(VecDeque::new()),
@@ -180,7 +180,7 @@ impl Clients {
             endpoints: endpoints.clone(),
             quotas: Arc::clone(&self.quotas),
             creates_buckets: AtomicBool::new(false),
-            pacers: Arc::clone(&self.pacers),
+            limiters: Arc::clone(&self.limiters),
             observer: self.observer.clone(),
             identity,
             key_id: None,

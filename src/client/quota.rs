@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
-use crate::client::pace::Scope;
 
 /// How long nobody asks after a refusal, at first and at most.
 const FIRST: Duration = Duration::from_secs(30);
@@ -20,7 +19,7 @@ pub(crate) struct Quotas(Mutex<Vec<Refusal>>);
 
 #[derive(Debug)]
 struct Refusal {
-    scope: Scope,
+    scope: String,
     operation: Operation,
     code: String,
     message: Option<String>,
@@ -33,9 +32,9 @@ impl Quotas {
     ///
     /// # Errors
     /// The store's last refusal.
-    pub(crate) fn check(&self, scope: &Scope, operation: Operation, resource: Resource) -> Result<(), Error> {
+    pub(crate) fn check(&self, scope: &str, operation: Operation, resource: Resource) -> Result<(), Error> {
         let mut refusals = self.0.lock();
-        let mut of_call = refusals.iter_mut().filter(|refusal| refusal.scope == *scope);
+        let mut of_call = refusals.iter_mut().filter(|refusal| refusal.scope == scope);
         let Some(refusal) = of_call.find(|refusal| refusal.operation == operation) else { return Ok(()) };
         if refusal.ask_at <= Instant::now() {
             refusal.ask_at = Instant::now() + refusal.wait;
@@ -46,16 +45,16 @@ impl Quotas {
     }
 
     /// Notes how a call ended that creates something.
-    pub(crate) fn note(&self, scope: &Scope, operation: Operation, error: Option<&CallError>) {
+    pub(crate) fn note(&self, scope: &str, operation: Operation, error: Option<&CallError>) {
         let mut refusals = self.0.lock();
-        let at = refusals.iter().position(|refusal| refusal.scope == *scope && refusal.operation == operation);
+        let at = refusals.iter().position(|refusal| refusal.scope == scope && refusal.operation == operation);
         let before = at.map(|at| refusals.remove(at));
         match (error, before) {
             (Some(error), before) if error.is_about_quota() => {
                 let wait = before.map_or(FIRST, |before| (before.wait * 2).min(LONGEST));
                 let (code, message) = (error.code().to_owned(), error.message().map(str::to_owned));
                 let ask_at = Instant::now() + wait;
-                refusals.push(Refusal { scope: scope.clone(), operation, code, message, wait, ask_at });
+                refusals.push(Refusal { scope: scope.to_owned(), operation, code, message, wait, ask_at });
             }
             // It failed for another reason, which proves nothing about the quota: another claim asks.
             (Some(_), Some(before)) => refusals.push(Refusal { ask_at: Instant::now(), ..before }),
@@ -64,9 +63,9 @@ impl Quotas {
     }
 
     /// Something was deleted, so there may be room.
-    pub(crate) fn freed(&self, scope: &Scope) {
+    pub(crate) fn freed(&self, scope: &str) {
         let mut refusals = self.0.lock();
-        let of_scope = refusals.iter_mut().filter(|refusal| refusal.scope == *scope);
+        let of_scope = refusals.iter_mut().filter(|refusal| refusal.scope == scope);
         of_scope.for_each(|refusal| refusal.ask_at = Instant::now());
     }
 }

@@ -19,29 +19,22 @@ use crate::class::target::Endpoints;
 use crate::client::account::Account;
 use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, Service, observe};
 use crate::client::error::Error;
-use crate::client::pace::{Pacers, Scope};
+use crate::client::limiter::Limiters;
 use crate::client::quota::Quotas;
 use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
-use bucket_provisioner::store::rate_wait::Priority;
 
-/// A call is given up that was refused for its rate so often, and for so long.
-const REFUSALS: u32 = 3;
-const REFUSED_TIME: Duration = Duration::from_secs(30);
+/// How long a call is repeated that is throttled.
+const REPEATED: Duration = Duration::from_secs(30);
 
-/// How long a call is repeated that is refused for its rate.
+/// When a call is given up that is throttled again and again.
 #[derive(Debug, Default)]
-pub(crate) struct Timeouts {
-    refusals: u32,
-    since: Option<Instant>,
-}
+pub(crate) struct Patience(Option<Instant>);
 
-impl Timeouts {
-    /// Notes a refusal; returns whether the call is given up.
+impl Patience {
+    /// Notes that the call was throttled; returns whether it is given up.
     pub(crate) fn is_over(&mut self) -> bool {
-        self.refusals += 1;
-        let since = *self.since.get_or_insert_with(Instant::now);
-        self.refusals >= REFUSALS && since.elapsed() > REFUSED_TIME
+        Instant::now() > *self.0.get_or_insert_with(|| Instant::now() + REPEATED)
     }
 }
 
@@ -63,7 +56,7 @@ pub(crate) struct Store {
     pub(super) quotas: Arc<Quotas>,
     /// Whether CreateBucket was accepted when it was last called.
     pub(super) creates_buckets: AtomicBool,
-    pub(super) pacers: Arc<Pacers>,
+    pub(super) limiters: Arc<Limiters>,
     pub(super) observer: Observer,
     pub(super) identity: Identity,
     /// The access key id; `None` for the ambient identity.
@@ -88,53 +81,40 @@ impl Store {
         E: ProvideErrorMetadata + std::error::Error + 'static,
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
-        self.call_unless(operation, resource, send, |_| false).await
+        self.call_for_parts(operation, resource, send, |_| false).await
     }
 
-    /// The same for a call whose answer can say that a part of it was `refused` for its rate. The caller repeats that part.
+    /// The same for a call whose answer can say that a `part` of it was throttled. The caller repeats that part.
     ///
     /// # Errors
     /// As [`call`](Self::call).
-    pub(crate) async fn call_unless<T, E, F>(
+    pub(crate) async fn call_for_parts<T, E, F>(
         &self,
         operation: Operation,
         resource: Resource,
         send: impl Fn() -> F,
-        refused: impl Fn(&T) -> bool,
+        part: impl Fn(&T) -> bool,
     ) -> Result<T, CallError>
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
-        let Some(scope) = self.scope(operation, &resource) else {
-            return self.call_once(operation, resource, Box::pin(send())).await;
-        };
-        let pacer = self.pacers.of(scope);
-        let mut patience = Timeouts::default();
-        let priority = Priority::current();
+        let limiter = self.limiters.of(self.scope(operation, &resource));
+        let mut patience = Patience::default();
         loop {
-            // What is refused again, perhaps for its own reasons, does not hold up the others.
-            let priority = if patience.refusals > 1 { priority.again() } else { priority };
-            let slot = pacer.acquire(priority).await;
-            match self.call_once(operation, resource.clone(), Box::pin(send())).await {
-                Err(error) if error.is_throttled() => {
-                    slot.refused();
-                    if patience.is_over() {
-                        return Err(error);
-                    }
-                    self.observer.retried(operation.service().name());
-                }
-                answer => {
-                    match &answer {
-                        Ok(answer) if refused(answer) => {
-                            slot.refused();
-                            self.observer.retried(operation.service().name());
-                        }
-                        Err(error) if error.status() == 0 => {}
-                        _ => slot.accepted(),
-                    }
-                    return answer;
-                }
+            let sent = limiter.acquire().await;
+            let answer = self.call_once(operation, resource.clone(), Box::pin(send())).await;
+            let is_throttled = answer.as_ref().map_or_else(CallError::is_throttled, &part);
+            if !is_throttled {
+                return answer;
+            }
+            limiter.throttled(sent);
+            if answer.is_err() && patience.is_over() {
+                return answer;
+            }
+            self.observer.retried(operation.service().name());
+            if answer.is_ok() {
+                return answer;
             }
         }
     }
@@ -170,20 +150,19 @@ impl Store {
         self.creates_buckets.store(accepted, Ordering::Relaxed);
     }
 
-    /// What shares a limit with a call.
-    fn scope(&self, operation: Operation, resource: &Resource) -> Option<Scope> {
-        let account = || self.account.known().or_else(|| self.key_id.clone()).unwrap_or_default();
+    /// What shares a limit with a call: those of the account to the service, or, for objects, those of the bucket that
+    /// delete or that do not.
+    fn scope(&self, operation: Operation, resource: &Resource) -> String {
         let Endpoints { s3, region, iam, .. } = &self.endpoints;
-        match (operation.service(), resource) {
-            (Service::Iam, _) => Some(Scope::Iam { endpoint: iam.clone(), account: account() }),
-            (Service::Buckets, _) => {
-                Some(Scope::S3 { endpoint: s3.clone(), region: region.clone(), account: account() })
-            }
-            (Service::Objects, Resource::Bucket(bucket)) => {
+        // If the account is not known, its credentials.
+        let account = || self.account.known().or_else(|| self.key_id.clone()).unwrap_or_default();
+        match operation.service() {
+            Service::Iam | Service::Sts => format!("IAM {iam:?} {}", account()),
+            Service::Buckets => format!("S3 {s3:?} {region} {}", account()),
+            Service::Objects => {
                 let deletes = matches!(operation, Operation::DeleteObjects | Operation::DeleteObject);
-                Some(Scope::Objects { endpoint: s3.clone(), bucket: bucket.clone(), deletes })
+                format!("S3 {s3:?} {resource} {deletes}")
             }
-            (Service::Objects | Service::Sts, _) => None,
         }
     }
 
@@ -192,21 +171,17 @@ impl Store {
     /// # Errors
     /// The store's last refusal.
     pub(crate) fn check_quota(&self, operation: Operation, resource: Resource) -> Result<(), Error> {
-        self.scope(operation, &resource).map_or(Ok(()), |scope| self.quotas.check(&scope, operation, resource))
+        self.quotas.check(&self.scope(operation, &resource), operation, resource)
     }
 
     /// Notes how a call ended that creates something.
     pub(crate) fn note_quota(&self, operation: Operation, error: Option<&CallError>) {
-        if let Some(scope) = self.scope(operation, &Resource::Account) {
-            self.quotas.note(&scope, operation, error);
-        }
+        self.quotas.note(&self.scope(operation, &Resource::Account), operation, error);
     }
 
     /// This operation has deleted something, so there may be room.
     pub(crate) fn freed(&self, operation: Operation) {
-        if let Some(scope) = self.scope(operation, &Resource::Account) {
-            self.quotas.freed(&scope);
-        }
+        self.quotas.freed(&self.scope(operation, &Resource::Account));
     }
 
     /// The error for an answer without a required value.

@@ -11,8 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::class::target::BucketRef;
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::codes::is_throttling;
-use crate::client::store::Store;
-use crate::client::store::Timeouts;
+use crate::client::store::{Patience, Store};
 use crate::s3::listing::{Cursor, Limits, Listing, Page, Rest};
 
 /// Objects, versions and delete markers that one call of [`remove_objects`] lists at most.
@@ -172,7 +171,7 @@ async fn delete_objects(
     bucket: BucketRef<'_>,
     mut objects: Vec<ObjectIdentifier>,
 ) -> Result<(u64, Option<Undeleted>), CallError> {
-    let (mut removed, mut undeleted, mut patience) = (0, None, Timeouts::default());
+    let (mut removed, mut undeleted, mut patience) = (0, None, Patience::default());
     while !objects.is_empty() {
         let delete = Delete::builder().set_objects(Some(objects.clone())).quiet(true).build().ok();
         let call = store
@@ -183,7 +182,7 @@ async fn delete_objects(
             .set_delete(delete);
         let (operation, resource) = (Operation::DeleteObjects, Resource::bucket(bucket.name));
         let partly = |answer: &DeleteObjectsOutput| answer.errors().iter().any(is_throttled);
-        let answer = match store.call_unless(operation, resource, || call.clone().send(), partly).await {
+        let answer = match store.call_for_parts(operation, resource, || call.clone().send(), partly).await {
             // A key can contain characters that XML cannot express, and not every store supports this call.
             Err(error) if error.code() == "MalformedXML" || error.lacks_operation() => {
                 let (more, others) = delete_one_by_one(store, bucket, objects).await?;

@@ -8,6 +8,7 @@ mod foreign;
 mod policies;
 mod probe;
 mod provision;
+mod rates;
 mod refusals;
 mod revoke;
 mod templates;

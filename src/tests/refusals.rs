@@ -105,7 +105,7 @@ async fn a_throttled_call_is_repeated_for_half_a_minute() {
         let error = stage.provision(&record()).await.unwrap_err();
         assert_eq!((error.reason(), error.class(), error.changed_nothing), ("Throttled", Retryable, false));
         assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
-        assert!(stage.calls().len() < 30, "{:?}", stage.calls());
+        assert!(stage.calls().len() < 90, "{:?}", stage.calls());
     }
 }
 

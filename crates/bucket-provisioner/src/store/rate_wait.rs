@@ -5,4 +5,4 @@
 
 #[doc(hidden)]
 pub use operator_runtime::engine::clock::{AttemptClock, Deadline};
-pub use operator_runtime::engine::clock::{Priority, wait};
+pub use operator_runtime::engine::clock::{is_check, wait};

@@ -15,26 +15,9 @@ tokio::task_local! {
     static CLOCK: AttemptClock;
 }
 
-/// The priority of a verb among those that wait: the smaller one is first.
-///
-/// The checks of bound claims are last. Otherwise the verb that began first is first, whether it creates or deletes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Priority {
-    can_wait: bool,
-    began: Instant,
-}
-
-impl Priority {
-    /// The priority of the verb that asks; of other callers, as if they began now.
-    pub fn current() -> Self {
-        CLOCK.try_with(|work| work.priority).unwrap_or_else(|_| Self { can_wait: false, began: Instant::now() })
-    }
-
-    /// The same, after all that wait now.
-    #[must_use]
-    pub fn again(self) -> Self {
-        Self { began: Instant::now(), ..self }
-    }
+/// Whether the verb that asks is the check of a bound claim: among the calls that wait, those of checks come last.
+pub fn is_check() -> bool {
+    CLOCK.try_with(|clock| clock.is_check).unwrap_or(false)
 }
 
 /// Awaits a permit of the rate limit. Meanwhile the verb occupies no worker, and the time counts against none of its
@@ -53,7 +36,7 @@ pub async fn wait<T>(turn: impl Future<Output = T>) -> T {
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct AttemptClock {
-    priority: Priority,
+    is_check: bool,
     waits: Arc<Mutex<Waits>>,
     /// Called with true when the work begins to wait, and with false when it continues.
     on_wait: Arc<dyn Fn(bool) + Send + Sync>,
@@ -91,10 +74,8 @@ impl Waits {
 }
 
 impl AttemptClock {
-    /// `can_wait`: others have priority.
-    pub fn new(can_wait: bool, on_wait: impl Fn(bool) + Send + Sync + 'static) -> Self {
-        let priority = Priority { can_wait, began: Instant::now() };
-        Self { priority, waits: Arc::default(), on_wait: Arc::new(on_wait) }
+    pub fn new(is_check: bool, on_wait: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        Self { is_check, waits: Arc::default(), on_wait: Arc::new(on_wait) }
     }
 
     /// Does the work within `limit`. Its waits do not count, but together they have a limit, too: what was read
@@ -104,7 +85,7 @@ impl AttemptClock {
     /// Which of the limits it has reached.
     pub async fn within<T>(self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Deadline> {
         let (began, waits) = (Instant::now(), Arc::clone(&self.waits));
-        let longest = if self.priority.can_wait { CHECK_WAITS } else { LONGEST_WAITS };
+        let longest = if self.is_check { CHECK_WAITS } else { LONGEST_WAITS };
         let mut work = pin!(CLOCK.scope(self, work));
         loop {
             // Either may come later, when it waits.
@@ -199,14 +180,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waits_are_limited_and_checks_wait_shortest() {
-        for (can_wait, longest) in [(false, LONGEST_WAITS), (true, CHECK_WAITS)] {
+        for (is_check, longest) in [(false, LONGEST_WAITS), (true, CHECK_WAITS)] {
             let began = Instant::now();
             let waits = async {
                 wait(sleep(20 * SECOND)).await;
                 sleep(SECOND).await;
                 wait(std::future::pending::<()>()).await;
             };
-            assert_eq!(AttemptClock::new(can_wait, |_| {}).within(3 * SECOND, waits).await, Err(Deadline::Waiting));
+            assert_eq!(AttemptClock::new(is_check, |_| {}).within(3 * SECOND, waits).await, Err(Deadline::Waiting));
             assert_eq!(began.elapsed(), longest + SECOND);
         }
     }
@@ -235,14 +216,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn checks_are_last_and_otherwise_the_first_is_first() {
-        let priority = async |can_wait| {
-            sleep(SECOND).await;
-            AttemptClock::new(can_wait, |_| {}).within(SECOND, async { Priority::current() }).await.ok()
-        };
-        let (check, first, second) = (priority(true).await, priority(false).await, priority(false).await);
-        assert!(first < second && second < check);
-        sleep(SECOND).await;
-        assert!(second < Some(Priority::current()), "outside of any work");
+    async fn a_verb_knows_whether_it_is_a_check() {
+        for expected in [false, true] {
+            let clock = AttemptClock::new(expected, |_| {});
+            assert_eq!(clock.within(SECOND, async { is_check() }).await, Ok(expected));
+        }
+        assert!(!is_check(), "outside of any work");
     }
 }

@@ -1,0 +1,149 @@
+//! How fast an account may be called. AWS limits the calls of an account to a service, and shows that only by throttling
+//! some of them. There is one limiter for each account and service. Nothing waits before a call is throttled. Then calls
+//! are sent one after another, at a rate that falls by a quarter with a throttled call and grows until the next one.
+//!
+//! A throttled call was not executed, so it is repeated, behind the calls that wait. Checks of bound claims come last.
+//!
+//! The SDK's adaptive retries do not fit: they know a client and not an account, and cannot let other calls pass.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use bucket_provisioner::store::rate_wait;
+
+/// Calls a second after the first throttled call: more than most accounts allow, because a rate falls faster than it grows.
+const FIRST: f64 = 50.0;
+/// What remains of the rate after a throttled call.
+const FALL: f64 = 0.75;
+/// Growth of the rate since then, relative to what it was, per second squared: slow at first, because a call that is
+/// throttled is wasted, and fast in the end, because the limit may have been raised.
+const GROWTH: f64 = 0.01;
+/// Calls a second that are sent, whatever is throttled: some stores throttle calls at any rate.
+const SLOWEST: f64 = 2.0;
+/// Calls a second from which on nothing is limited.
+const FASTEST: f64 = 1000.0;
+/// How late a call can be sent without delaying the next one.
+const SLACK: Duration = Duration::from_millis(50);
+
+/// The limiters, by what shares a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Limiters(Mutex<HashMap<String, Arc<Limiter>>>);
+
+impl Limiters {
+    pub(crate) fn of(&self, scope: String) -> Arc<Limiter> {
+        let mut limiters = self.0.lock();
+        if let Some(limiter) = limiters.get(&scope) {
+            return Arc::clone(limiter);
+        }
+        limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || limiter.state.lock().rate().is_some());
+        Arc::clone(limiters.entry(scope).or_default())
+    }
+}
+
+/// Delays the calls that share a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Limiter {
+    state: Mutex<State>,
+    /// The head of the queue may have changed.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The rate after the last throttled call, and when that was.
+    limit: Option<(f64, Instant)>,
+    /// When the next call may be sent.
+    next: Option<Instant>,
+    /// Calls that wait, checks last: whether it is one, and its number.
+    queue: BTreeSet<(bool, u64)>,
+    numbered: u64,
+}
+
+impl Limiter {
+    /// Waits until a call may be sent. Returns the time, for [`throttled`](Self::throttled).
+    pub(crate) async fn acquire(&self) -> Instant {
+        let place = self.enqueue();
+        if place.take().is_err() {
+            rate_wait::wait(place.over()).await;
+        }
+        Instant::now()
+    }
+
+    /// A call that was sent at this time was throttled.
+    pub(crate) fn throttled(&self, sent: Instant) {
+        let mut state = self.state.lock();
+        // Calls that were in flight at the same time are one event.
+        if state.limit.is_none_or(|(_, since)| sent > since) {
+            let rate = state.rate().map_or(FIRST, |rate| rate * FALL);
+            state.limit = Some((rate.max(SLOWEST), Instant::now()));
+        }
+    }
+
+    fn enqueue(&self) -> Place<'_> {
+        let mut state = self.state.lock();
+        state.numbered += 1;
+        let key = (rate_wait::is_check(), state.numbered);
+        state.queue.insert(key);
+        Place { limiter: self, key }
+    }
+}
+
+impl State {
+    /// Calls a second; `None` for any number.
+    fn rate(&self) -> Option<f64> {
+        let (rate, since) = self.limit?;
+        let rate = rate * (1.0 + GROWTH * since.elapsed().as_secs_f64().powi(2));
+        (rate < FASTEST).then_some(rate)
+    }
+}
+
+/// The place of a call in the queue, until this is dropped.
+struct Place<'a> {
+    limiter: &'a Limiter,
+    key: (bool, u64),
+}
+
+impl Place<'_> {
+    /// Whether the call may be sent now; else when to try again, if it is the next one.
+    fn take(&self) -> Result<(), Option<Instant>> {
+        let mut state = self.limiter.state.lock();
+        let (Some(rate), now) = (state.rate(), Instant::now()) else { return Ok(()) };
+        if state.queue.first() != Some(&self.key) {
+            return Err(None);
+        }
+        let next = state.next.unwrap_or(now);
+        if next > now {
+            return Err(Some(next));
+        }
+        let earliest = now.checked_sub(SLACK).unwrap_or(now);
+        state.next = Some(next.max(earliest) + Duration::from_secs_f64(1.0 / rate));
+        Ok(())
+    }
+
+    async fn over(&self) {
+        loop {
+            let changed = self.limiter.changed.notified();
+            match self.take() {
+                Ok(()) => return,
+                Err(None) => changed.await,
+                Err(Some(next)) => tokio::select! {
+                    () = sleep_until(next) => {}
+                    // A call that is not a check has come.
+                    () = changed => {}
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.limiter.state.lock().queue.remove(&self.key);
+        self.limiter.changed.notify_waiters();
+    }
+}

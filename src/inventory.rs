@@ -34,7 +34,7 @@ pub(crate) async fn usage(store: &Store, bucket: BucketRef<'_>) -> Result<Usage,
     for _ in 0..PAGES {
         let Some((key, version)) = next.take().filter(|_| Instant::now() < end) else { break };
         let first = key.is_none();
-        let call = store.retrying_s3.list_object_versions().bucket(bucket.name).set_key_marker(key);
+        let call = store.listing_s3.list_object_versions().bucket(bucket.name).set_key_marker(key);
         let call = call.set_version_id_marker(version).set_expected_bucket_owner(bucket.account());
         let resource = Resource::bucket(bucket.name);
         let page = match store.call(Operation::ListObjectVersions, resource, || call.clone().send()).await {
@@ -56,7 +56,7 @@ async fn usage_of_objects(store: &Store, bucket: BucketRef<'_>) -> Result<Usage,
     let (mut found, mut next) = (Usage::none(), Some(None));
     for _ in 0..PAGES {
         let Some(token) = next.take().filter(|_| Instant::now() < end) else { break };
-        let call = store.retrying_s3.list_objects_v2().bucket(bucket.name).set_continuation_token(token);
+        let call = store.listing_s3.list_objects_v2().bucket(bucket.name).set_continuation_token(token);
         let call = call.set_expected_bucket_owner(bucket.account());
         let page = store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), || call.clone().send()).await?;
         add(&mut found, page.contents().iter().map(|object| object.size().unwrap_or_default()));
@@ -205,7 +205,7 @@ fn marked(kind: ResourceKind, name: String, tags: &Tags, provisioner: &str) -> O
 }
 
 async fn list_buckets(store: &Store) -> Result<Vec<String>, Error> {
-    let list = || store.retrying_s3.list_buckets().into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+    let list = || store.listing_s3.list_buckets().into_paginator().items().send().collect::<Result<Vec<_>, _>>();
     let buckets = store.call(Operation::ListBuckets, Resource::Account, list).await?;
     Ok(buckets.into_iter().filter_map(|bucket| bucket.name).collect())
 }

@@ -85,7 +85,7 @@ impl AwsProvisioner {
     #[must_use]
     pub fn new(start: Start) -> Self {
         let environment = Environment::read(|name| std::env::var(name).ok());
-        let clients = Clients::new(Http::new().only_while(start.permit)).observed(start.observer);
+        let clients = Clients::new(Http::new(start.permit)).observed(start.observer);
         Self { name: start.provisioner_name, ..Self::with(environment, clients) }
     }
 

@@ -25,7 +25,7 @@ macro_rules! operations {
     ($($name:ident => $actions:literal,)*) => {
         /// The operations that the operator calls, with the IAM actions that allow them (Service Authorization
         /// Reference).
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "each is an operation of the S3 or IAM API reference, by its name there")]
         pub enum Operation { $($name,)* }
 

@@ -28,7 +28,6 @@ use crate::client::http::Http;
 use crate::client::limiter::Limiters;
 use crate::client::owner::{Owner, StaticKeys};
 use crate::client::quota::Quotas;
-use crate::client::retries::{CountRetries, ThrottlingIsNotRetried};
 use crate::client::store::Store;
 use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
@@ -37,8 +36,6 @@ use bucket_provisioner::store::Observer;
 const KEPT: usize = 32;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// For calls that the SDK retries by itself, all attempts together.
-const RETRIED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Creates and keeps clients.
 pub(crate) struct Clients {
@@ -161,17 +158,10 @@ impl Clients {
         endpoints: &Endpoints,
     ) -> Store {
         let s3 = self.s3(credentials.clone(), caching, endpoints);
-        let retrying_s3 = s3
-            .to_builder()
-            .http_client(self.http.lists.clone())
-            .retry_config(RetryConfig::standard().with_max_attempts(3))
-            .retry_classifier(ThrottlingIsNotRetried)
-            .interceptor(CountRetries(self.observer.clone()))
-            .timeout_config(timeouts(RETRIED_CALL_TIMEOUT))
-            .build();
+        let listing_s3 = s3.to_builder().http_client(self.http.lists.clone()).build();
         Store {
             s3: s3::Client::from_conf(s3),
-            retrying_s3: s3::Client::from_conf(retrying_s3),
+            listing_s3: s3::Client::from_conf(listing_s3),
             control: self.control(credentials.clone(), caching, endpoints),
             iam: iam::Client::new(&self.global(credentials.clone(), caching, endpoints, endpoints.iam.as_deref())),
             sts: self.sts(credentials, caching, endpoints),
@@ -246,21 +236,14 @@ impl Clients {
             // Other stores do not support the checksums that the SDK adds by default.
             .request_checksum_calculation(s3::config::RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(s3::config::ResponseChecksumValidation::WhenRequired)
-            // The controller retries a verb as a whole, with a backoff for each claim.
+            // `Store` repeats some calls, and the controller a verb as a whole, with a backoff for each claim.
             .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts(CALL_TIMEOUT));
+            .timeout_config(
+                TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_timeout(CALL_TIMEOUT).build(),
+            );
         config.set_endpoint_url(url.map(str::to_owned)).set_app_name(app_name());
         config.build()
     }
-}
-
-/// `whole` limits a call with all its attempts.
-fn timeouts(whole: Duration) -> TimeoutConfig {
-    TimeoutConfig::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .operation_attempt_timeout(CALL_TIMEOUT)
-        .operation_timeout(whole)
-        .build()
 }
 
 /// Whether a client remembers what its credentials provider answered.
@@ -296,6 +279,7 @@ mod tests {
     use super::*;
     use crate::class::environment::Environment;
     use crate::testing::record;
+    use bucket_provisioner::store::Permit;
 
     fn owner(secret: &str) -> Owner {
         let keys = StaticKeys { id: "AKIA1".to_owned(), secret: secret.to_owned().into(), token: None };
@@ -304,7 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_owner_keeps_its_clients_until_its_key_changes() {
-        let clients = Clients::new(Http::new());
+        let clients = Clients::new(Http::new(Permit::new(|| true)));
         let record = record();
         let target = Target::of(&record, &Environment::default());
         let first = clients.store(&owner("a"), &target).await;
@@ -314,7 +298,7 @@ mod tests {
 
     #[tokio::test]
     async fn another_region_has_clients_of_its_own() {
-        let clients = Clients::new(Http::new());
+        let clients = Clients::new(Http::new(Permit::new(|| true)));
         let (here, mut there) = (record(), record());
         there.plan.endpoint.region = "eu-central-1".into();
         let environment = Environment::default();
@@ -324,7 +308,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_number_of_kept_clients_is_limited() {
-        let clients = Clients::new(Http::new());
+        let clients = Clients::new(Http::new(Permit::new(|| true)));
         let record = record();
         let target = Target::of(&record, &Environment::default());
         for n in 0..2 * KEPT {

@@ -88,6 +88,11 @@ impl CallError {
         }
     }
 
+    /// Whether the same call may succeed at once: the connection broke, or the store failed.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self.cause, Cause::NoAnswer(_) | Cause::NotReached(_)) || matches!(self.status(), 500 | 502..=504)
+    }
+
     /// Whether the account has no room for more of this kind.
     pub(crate) fn is_about_quota(&self) -> bool {
         is_about_quota(self.code())

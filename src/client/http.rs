@@ -1,4 +1,5 @@
-//! Connections: TLS by rustls with aws-lc, and the proxy that HTTPS_PROXY and NO_PROXY name.
+//! Connections: TLS by rustls with aws-lc, and the proxy that HTTPS_PROXY and NO_PROXY name. What is checked here also holds
+//! for what the SDK sends by itself: calls for credentials.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,11 +11,11 @@ use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use http_body_util::Limited;
 
-use crate::client::fence::fence;
 use bucket_provisioner::store::Permit;
 
 /// Limit for a page of a listing, in bytes: 1,000 objects with the longest keys, escaped, take some 6 MiB.
@@ -33,22 +34,19 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) fn new() -> Self {
+    /// A request that starts without the permit fails without being sent.
+    pub(crate) fn new(permit: Permit) -> Self {
         let pooled = client(None, ProxyConfig::from_env());
         let of_node = client(None, ProxyConfig::disabled());
+        let fresh = client(Some(0), ProxyConfig::from_env());
+        let guarded = |client: &SharedHttpClient, longest| {
+            let (client, of_node, permit) = (client.clone(), of_node.clone(), permit.clone());
+            SharedHttpClient::new(Guarded { client, of_node, permit, longest })
+        };
         Self {
-            lists: bounded(pooled.clone(), PAGE_MAX),
-            pooled: past_proxy(bounded(pooled, ANSWER_MAX), bounded(of_node, ANSWER_MAX)),
-            fresh: bounded(client(Some(0), ProxyConfig::from_env()), ANSWER_MAX),
-        }
-    }
-
-    /// The same, but a request that starts without the permit fails without being sent.
-    pub(crate) fn only_while(self, permit: Permit) -> Self {
-        Self {
-            pooled: fence(self.pooled, permit.clone()),
-            lists: fence(self.lists, permit.clone()),
-            fresh: fence(self.fresh, permit),
+            lists: guarded(&pooled, PAGE_MAX),
+            pooled: guarded(&pooled, ANSWER_MAX),
+            fresh: guarded(&fresh, ANSWER_MAX),
         }
     }
 }
@@ -72,17 +70,54 @@ fn client(max_idle: Option<usize>, proxy: ProxyConfig) -> SharedHttpClient {
     })
 }
 
-/// `client`, but for the services of the node `of_node`.
-fn past_proxy(client: SharedHttpClient, of_node: SharedHttpClient) -> SharedHttpClient {
-    SharedHttpClient::new(PastProxy { client, of_node })
+/// A client whose requests need a permit and whose answers have a limit.
+#[derive(Clone)]
+struct Guarded<T> {
+    client: T,
+    /// For the agent of Pod Identity and the instance's metadata. They are called by plain HTTP, with a token and for keys: a
+    /// proxy for all pods (HTTP_PROXY) must see neither.
+    of_node: T,
+    permit: Permit,
+    /// Reading an answer fails once it is longer, in bytes.
+    longest: usize,
 }
 
-/// The agent of Pod Identity and the instance's metadata are asked by plain HTTP, with a token and for keys: a proxy for all
-/// pods (HTTP_PROXY) must see neither.
-#[derive(Debug)]
-struct PastProxy<T> {
-    client: T,
-    of_node: T,
+impl<T> fmt::Debug for Guarded<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guarded")
+    }
+}
+
+impl HttpClient for Guarded<SharedHttpClient> {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(Guarded {
+            client: self.client.http_connector(settings, components),
+            of_node: self.of_node.http_connector(settings, components),
+            permit: self.permit.clone(),
+            longest: self.longest,
+        })
+    }
+
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.client.connector_metadata()
+    }
+}
+
+impl HttpConnector for Guarded<SharedHttpConnector> {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let Self { client, of_node, permit, longest } = self.clone();
+        // The permit is checked when the request is sent, not when it is built.
+        HttpConnectorFuture::new(async move {
+            if !permit.holds() {
+                return Err(ConnectorError::user("this process must not call AWS now".into()));
+            }
+            let client = if is_of_node(request.uri()) { of_node } else { client };
+            let mut response = client.call(request).await?;
+            let body = std::mem::replace(response.body_mut(), SdkBody::empty());
+            *response.body_mut() = SdkBody::from_body_1_x(Limited::new(body, longest));
+            Ok(response)
+        })
+    }
 }
 
 /// Where a node serves its pods: addresses that no network routes, and those that AWS has chosen for IPv6.
@@ -95,63 +130,11 @@ fn is_of_node(url: &str) -> bool {
     }
 }
 
-impl HttpClient for PastProxy<SharedHttpClient> {
-    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
-        let connector = |client: &SharedHttpClient| client.http_connector(settings, components);
-        SharedHttpConnector::new(PastProxy { client: connector(&self.client), of_node: connector(&self.of_node) })
-    }
-
-    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
-        self.client.connector_metadata()
-    }
-}
-
-impl HttpConnector for PastProxy<SharedHttpConnector> {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        if is_of_node(request.uri()) { self.of_node.call(request) } else { self.client.call(request) }
-    }
-}
-
-/// `client`, but reading an answer fails once it is longer than `bytes`.
-fn bounded(client: SharedHttpClient, bytes: usize) -> SharedHttpClient {
-    SharedHttpClient::new(Bounded(client, bytes))
-}
-
-struct Bounded<T>(T, usize);
-
-impl<T> fmt::Debug for Bounded<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bounded")
-    }
-}
-
-impl HttpClient for Bounded<SharedHttpClient> {
-    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
-        SharedHttpConnector::new(Bounded(self.0.http_connector(settings, components), self.1))
-    }
-
-    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
-        self.0.connector_metadata()
-    }
-}
-
-impl HttpConnector for Bounded<SharedHttpConnector> {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let (inner, bytes) = (self.0.clone(), self.1);
-        HttpConnectorFuture::new(async move {
-            let mut response = inner.call(request).await?;
-            let body = std::mem::replace(response.body_mut(), SdkBody::empty());
-            *response.body_mut() = SdkBody::from_body_1_x(Limited::new(body, bytes));
-            Ok(response)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use aws_smithy_http_client::test_util::infallible_client_fn;
     use aws_smithy_runtime_api::client::runtime_components::RuntimeComponentsBuilder;
@@ -162,7 +145,37 @@ mod tests {
     use crate::client::call::Identity;
     use crate::client::clients::Clients;
     use crate::client::owner::{Owner, StaticKeys};
+    use crate::client::store::Store;
     use crate::testing::record;
+
+    fn guarded(client: SharedHttpClient, permit: Permit) -> SharedHttpClient {
+        SharedHttpClient::new(Guarded { of_node: client.clone(), client, permit, longest: ANSWER_MAX })
+    }
+
+    async fn store(client: SharedHttpClient) -> Arc<Store> {
+        let keys = StaticKeys { id: "AKIA1".to_owned(), secret: "a".to_owned().into(), token: None };
+        let owner = Owner { identity: Identity::App, keys: Some(keys) };
+        Clients::new(client.into()).store(&owner, &Target::of(&record(), &Environment::default())).await
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_while_it_is_not_allowed() {
+        let (allowed, sent) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+        let (holds, seen) = (Arc::clone(&allowed), Arc::clone(&sent));
+        let server = infallible_client_fn(move |_| {
+            seen.store(true, Ordering::SeqCst);
+            http::Response::new("")
+        });
+        let store = store(guarded(server, Permit::new(move || holds.load(Ordering::SeqCst)))).await;
+        for client in [&store.s3, &store.listing_s3] {
+            allowed.store(true, Ordering::SeqCst);
+            assert!(client.head_bucket().bucket("b").send().await.is_ok());
+            assert!(sent.swap(false, Ordering::SeqCst));
+            allowed.store(false, Ordering::SeqCst);
+            assert!(client.head_bucket().bucket("b").send().await.is_err());
+            assert!(!sent.load(Ordering::SeqCst));
+        }
+    }
 
     #[test]
     fn services_of_the_node_are_asked_past_the_proxy() {
@@ -187,13 +200,15 @@ mod tests {
 
     #[tokio::test]
     async fn requests_to_the_node_bypass_the_proxy() {
-        let answering = |text: &'static str| infallible_client_fn(move |_| http::Response::new(text.to_owned()));
-        let client = past_proxy(answering("proxy"), answering("node"));
+        let answering =
+            |status: u16| infallible_client_fn(move |_| http::Response::builder().status(status).body("").unwrap());
+        let (client, of_node) = (answering(502), answering(200));
+        let client = Guarded { client, of_node, permit: Permit::new(|| true), longest: ANSWER_MAX };
         let components = RuntimeComponentsBuilder::for_tests().build().unwrap();
         let connector = client.http_connector(&HttpConnectorSettings::builder().build(), &components);
-        for (url, by) in [("http://169.254.170.23/v1/credentials", "node"), ("http://sts.example.com/", "proxy")] {
+        for (url, by) in [("http://169.254.170.23/v1/credentials", 200), ("http://sts.example.com/", 502)] {
             let answer = connector.call(HttpRequest::get(url).unwrap()).await.unwrap();
-            assert_eq!(answer.body().bytes(), Some(by.as_bytes()), "{url}");
+            assert_eq!(answer.status().as_u16(), by, "{url}");
         }
     }
 
@@ -205,11 +220,7 @@ mod tests {
             let filler = " ".repeat(sent.load(Ordering::SeqCst));
             http::Response::new(format!("<ListBucketResult>{filler}</ListBucketResult>"))
         });
-        let clients = Clients::new(bounded(server, ANSWER_MAX).into());
-        let keys = StaticKeys { id: "AKIA1".to_owned(), secret: "a".to_owned().into(), token: None };
-        let owner = Owner { identity: Identity::App, keys: Some(keys) };
-        let record = record();
-        let store = clients.store(&owner, &Target::of(&record, &Environment::default())).await;
+        let store = store(guarded(server, Permit::new(|| true))).await;
         for (filler, is_read) in [(0, true), (ANSWER_MAX - 100, true), (ANSWER_MAX, false)] {
             length.store(filler, Ordering::SeqCst);
             assert_eq!(store.s3.list_objects_v2().bucket("b").send().await.is_ok(), is_read, "{filler}");

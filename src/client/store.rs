@@ -13,7 +13,7 @@ use aws_sdk_sts as sts;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::class::target::Endpoints;
 use crate::client::account::Account;
@@ -26,6 +26,11 @@ use bucket_provisioner::store::Observer;
 
 /// How long a call is repeated that is throttled.
 const REPEATED: Duration = Duration::from_secs(30);
+/// How often a call about objects is repeated if the store fails, unless that took so long. All of them can be repeated
+/// blindly, and a removal makes many.
+const RETRIES: u32 = 2;
+const RETRIED: Duration = Duration::from_secs(10);
+const RETRY_WAIT: Duration = Duration::from_millis(500);
 
 /// When a call is given up that is throttled again and again.
 #[derive(Debug, Default)]
@@ -41,8 +46,8 @@ impl Patience {
 /// The clients of one identity.
 pub(crate) struct Store {
     pub(crate) s3: s3::Client,
-    /// S3 with the SDK's own retries, for calls that can be repeated blindly.
-    pub(crate) retrying_s3: s3::Client,
+    /// S3 for calls about objects, and for listings, whose answers are longer than others.
+    pub(crate) listing_s3: s3::Client,
     pub(crate) iam: iam::Client,
     /// The part of S3 for access points; `None` if its endpoint is not known.
     pub(crate) control: Option<s3control::Client>,
@@ -100,21 +105,29 @@ impl Store {
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
         let limiter = self.limiters.of(self.scope(operation, &resource));
-        let mut patience = Patience::default();
+        let (mut patience, mut retries) = (Patience::default(), 0..RETRIES);
         loop {
             let sent = limiter.acquire().await;
             let answer = self.call_once(operation, resource.clone(), Box::pin(send())).await;
             let is_throttled = answer.as_ref().map_or_else(CallError::is_throttled, &part);
+            if is_throttled {
+                limiter.throttled(sent);
+            }
+            let repeats = match &answer {
+                Err(_) if is_throttled => !patience.is_over(),
+                Err(error) if operation.service() == Service::Objects && error.is_transient() => {
+                    sent.elapsed() < RETRIED && retries.next().is_some()
+                }
+                _ => false,
+            };
+            if repeats || is_throttled && answer.is_ok() {
+                self.observer.retried(operation.service().name());
+            }
+            if !repeats {
+                return answer;
+            }
             if !is_throttled {
-                return answer;
-            }
-            limiter.throttled(sent);
-            if answer.is_err() && patience.is_over() {
-                return answer;
-            }
-            self.observer.retried(operation.service().name());
-            if answer.is_ok() {
-                return answer;
+                sleep(RETRY_WAIT).await;
             }
         }
     }
@@ -171,12 +184,12 @@ impl Store {
     /// # Errors
     /// The store's last refusal.
     pub(crate) fn check_quota(&self, operation: Operation, resource: Resource) -> Result<(), Error> {
-        self.quotas.check(&self.scope(operation, &resource), operation, resource)
+        self.quotas.check(self.scope(operation, &resource), operation, resource)
     }
 
     /// Notes how a call ended that creates something.
     pub(crate) fn note_quota(&self, operation: Operation, error: Option<&CallError>) {
-        self.quotas.note(&self.scope(operation, &Resource::Account), operation, error);
+        self.quotas.note(self.scope(operation, &Resource::Account), operation, error);
     }
 
     /// This operation has deleted something, so there may be room.

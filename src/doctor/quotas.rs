@@ -70,7 +70,7 @@ async fn buckets(examined: &Examined<'_>) -> Finding {
 /// Far above the default quota nobody needs the exact number.
 async fn count(Examined { store, .. }: &Examined<'_>) -> Result<u64, CallError> {
     let list = || async {
-        let mut pages = store.retrying_s3.list_buckets().into_paginator().send();
+        let mut pages = store.listing_s3.list_buckets().into_paginator().send();
         let mut number = 0;
         while number <= 2 * BUCKETS
             && let Some(page) = pages.next().await

@@ -371,7 +371,7 @@ pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<
 /// The bucket of this name in the account of the provisioning credentials.
 async fn list_named(store: &Store, bucket: &str) -> Result<Option<Bucket>, CallError> {
     let list = || {
-        store.retrying_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>()
+        store.listing_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>()
     };
     let buckets = store.call(Operation::ListBuckets, Resource::bucket(bucket), list).await?;
     Ok(buckets.into_iter().find(|found| found.name() == Some(bucket)))

@@ -175,7 +175,7 @@ async fn delete_objects(
     while !objects.is_empty() {
         let delete = Delete::builder().set_objects(Some(objects.clone())).quiet(true).build().ok();
         let call = store
-            .retrying_s3
+            .listing_s3
             .delete_objects()
             .bucket(bucket.name)
             .set_expected_bucket_owner(bucket.account())
@@ -243,7 +243,7 @@ async fn delete_object(
 ) -> Result<Option<Undeleted>, CallError> {
     let ObjectIdentifier { key, version_id, .. } = object;
     let call = store
-        .retrying_s3
+        .listing_s3
         .delete_object()
         .bucket(bucket.name)
         .set_expected_bucket_owner(bucket.account())
@@ -270,7 +270,7 @@ fn is_gone(code: &str) -> bool {
 pub(crate) async fn abort_uploads(store: &Store, bucket: BucketRef<'_>) -> Result<u64, CallError> {
     let mut reservation = store.budget.reserve_page().await;
     let call =
-        store.retrying_s3.list_multipart_uploads().bucket(bucket.name).set_expected_bucket_owner(bucket.account());
+        store.listing_s3.list_multipart_uploads().bucket(bucket.name).set_expected_bucket_owner(bucket.account());
     let page = match store
         .call(Operation::ListMultipartUploads, Resource::bucket(bucket.name), || call.clone().send())
         .await
@@ -297,7 +297,7 @@ async fn abort(
     upload: Option<String>,
 ) -> Result<(), CallError> {
     let call = store
-        .retrying_s3
+        .listing_s3
         .abort_multipart_upload()
         .bucket(bucket.name)
         .set_expected_bucket_owner(bucket.account())

@@ -185,7 +185,7 @@ impl<'a> Listing<'a> {
 
     fn versions(&self, key: Option<String>, version: Option<String>) -> ListObjectVersionsFluentBuilder {
         self.store
-            .retrying_s3
+            .listing_s3
             .list_object_versions()
             .bucket(self.bucket.name)
             .set_expected_bucket_owner(self.bucket.account())
@@ -198,7 +198,7 @@ impl<'a> Listing<'a> {
     async fn list_objects(&self, token: Option<String>) -> Result<Listed, CallError> {
         let call = self
             .store
-            .retrying_s3
+            .listing_s3
             .list_objects_v2()
             .bucket(self.bucket.name)
             .set_expected_bucket_owner(self.bucket.account())
@@ -240,7 +240,7 @@ async fn holds_objects(store: &Store, bucket: BucketRef<'_>) -> Result<bool, Cal
     let resource = || Resource::bucket(bucket.name);
     let owner = bucket.account();
     let call = store
-        .retrying_s3
+        .listing_s3
         .list_object_versions()
         .bucket(bucket.name)
         .set_expected_bucket_owner(owner.clone())
@@ -252,7 +252,7 @@ async fn holds_objects(store: &Store, bucket: BucketRef<'_>) -> Result<bool, Cal
             return Ok(!objects.is_empty() || next.is_some());
         }
     }
-    let call = store.retrying_s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(owner).max_keys(1);
+    let call = store.listing_s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(owner).max_keys(1);
     let answer = store.call(Operation::ListObjectsV2, resource(), || call.clone().send()).await?;
     Ok(!answer.contents().is_empty())
 }
@@ -260,7 +260,7 @@ async fn holds_objects(store: &Store, bucket: BucketRef<'_>) -> Result<bool, Cal
 /// A store that cannot list them has none.
 async fn holds_uploads(store: &Store, bucket: BucketRef<'_>) -> Result<bool, CallError> {
     let call = store
-        .retrying_s3
+        .listing_s3
         .list_multipart_uploads()
         .bucket(bucket.name)
         .set_expected_bucket_owner(bucket.account())

@@ -121,3 +121,19 @@ async fn another_store_is_not_asked_for_access_points() {
     assert!(stage.calls().contains(&"ListObjectVersions".to_owned()));
     assert!(!stage.calls().contains(&"ListAccessPoints".to_owned()));
 }
+
+/// A large removal makes many calls: one that the store fails does not end it.
+#[tokio::test(start_paused = true)]
+async fn calls_about_objects_are_repeated_twice() {
+    let failed = || ("ListObjectVersions", s3_error(500, "InternalError"));
+    for (failures, expected) in [(2, Ok(())), (3, Err("StoreFailing"))] {
+        let answers = std::iter::repeat_with(failed).take(failures);
+        let stage = full(answers.chain([
+            ("ListObjectVersions", ok("<ListVersionsResult/>")),
+            ("ListMultipartUploads", no_uploads()),
+            ("DeleteBucket", bare(204)),
+        ]));
+        let removal = stage.delete(&record(), None, Content::Delete).await;
+        assert_eq!(removal.map(drop).map_err(|error| error.reason()), expected);
+    }
+}

@@ -67,9 +67,9 @@ struct State {
 impl Limiter {
     /// Waits until a call may be sent. Returns the time, for [`throttled`](Self::throttled).
     pub(crate) async fn acquire(&self) -> Instant {
-        let place = self.enqueue();
-        if place.take().is_err() {
-            rate_wait::wait(place.over()).await;
+        let waiting = self.enqueue();
+        if waiting.take().is_err() {
+            rate_wait::wait(waiting.over()).await;
         }
         Instant::now()
     }
@@ -84,12 +84,12 @@ impl Limiter {
         }
     }
 
-    fn enqueue(&self) -> Place<'_> {
+    fn enqueue(&self) -> Waiting<'_> {
         let mut state = self.state.lock();
         state.numbered += 1;
         let key = (rate_wait::is_check(), state.numbered);
         state.queue.insert(key);
-        Place { limiter: self, key }
+        Waiting { limiter: self, key }
     }
 }
 
@@ -102,13 +102,13 @@ impl State {
     }
 }
 
-/// The place of a call in the queue, until this is dropped.
-struct Place<'a> {
+/// A call in the queue, until this is dropped.
+struct Waiting<'a> {
     limiter: &'a Limiter,
     key: (bool, u64),
 }
 
-impl Place<'_> {
+impl Waiting<'_> {
     /// Whether the call may be sent now; else when to try again, if it is the next one.
     fn take(&self) -> Result<(), Option<Instant>> {
         let mut state = self.limiter.state.lock();
@@ -141,7 +141,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.limiter.state.lock().queue.remove(&self.key);
         self.limiter.changed.notify_waiters();

@@ -1,0 +1,10 @@
+//! The reconciler against an API server and a store in memory: each call at which it can be stopped or can fail. Time is
+//! paused, so that no wait takes any.
+#![allow(clippy::expect_used)]
+
+mod api_server;
+mod calls;
+mod crash;
+mod flow;
+mod store;
+mod world;

@@ -1,0 +1,252 @@
+//! A cluster and a store, the operators that serve them, and what must be true of a claim in the end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bucket_provisioner::api::wire;
+use bucket_provisioner::controller::{self, Options};
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::api_server::ApiServer;
+use crate::calls::Calls;
+use crate::store::{Bucket, Contents, Store, User};
+
+const PROVISIONER: &str = "example.com/store";
+const NAMESPACE: &str = "shop";
+/// The claim of every test, and so its Secret and its ConfigMap.
+pub const CLAIM: &str = "photos";
+/// Its ObjectBucket.
+pub const RECORD: &str = "obc-shop-photos";
+/// The bucket that existed before, for brownfield classes.
+pub const EXISTING: &str = "existing";
+
+/// How long a state may take, however often calls fail: some of the longest waits.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// Longer than what follows a state takes: events, and a second check of the store.
+const AFTERWARDS: Duration = Duration::from_secs(60);
+
+pub struct World {
+    pub api: ApiServer,
+    pub store: Store,
+    /// What there is beside the claim.
+    others: (BTreeMap<String, Value>, Contents),
+}
+
+impl World {
+    /// Without a claim. The class is the StorageClass without its name and its provisioner.
+    pub fn new(class: Value) -> Self {
+        let mut world = Self { api: ApiServer::default(), store: Store::default(), others: Default::default() };
+        for name in ["kube-system", NAMESPACE] {
+            world.api.create("namespaces", "", json!({ "metadata": { "name": name } }));
+        }
+        for name in wire::CRDS {
+            world.api.create("customresourcedefinitions", "", json!({ "metadata": { "name": name } }));
+        }
+        let admin = json!({ "metadata": { "name": "admin" }, "data": { "TOKEN": "YWRtaW4=" } });
+        world.api.create("secrets", "kube-system", admin);
+        let mut class = class;
+        class["metadata"]["name"] = json!("class");
+        class["provisioner"] = json!(PROVISIONER);
+        class["parameters"]["secretName"] = json!("admin");
+        class["parameters"]["secretNamespace"] = json!("kube-system");
+        world.api.create("storageclasses", "", class);
+        {
+            let mut contents = world.store.contents.lock();
+            let bucket = Bucket { uid: None, objects: vec!["theirs".to_owned()] };
+            contents.buckets.insert(EXISTING.to_owned(), bucket);
+            let keys = BTreeMap::from([("theirs".to_owned(), tokio::time::Instant::now())]);
+            contents.users.insert("somebody".to_owned(), User { uid: "another".to_owned(), keys });
+        }
+        world.others = (world.objects(), world.store.contents.lock().clone());
+        world
+    }
+
+    /// Starts an operator. It ends when what is returned is dropped.
+    pub fn start(&self, calls: &Calls) -> JoinSet<()> {
+        let options = Options::new(PROVISIONER).with_resync(None);
+        let (client, store) = (self.api.client(calls), self.store.for_calls(calls));
+        let mut operator = JoinSet::new();
+        operator.spawn(controller::run(client, store, options, std::future::pending()));
+        operator
+    }
+
+    // What users and admins do.
+
+    pub fn submit(&self, spec: Value) {
+        let mut spec = spec;
+        spec["storageClassName"] = json!("class");
+        self.api.create("objectbucketclaims", NAMESPACE, json!({ "metadata": { "name": CLAIM }, "spec": spec }));
+    }
+
+    pub fn delete_claim(&self) {
+        self.api.delete("objectbucketclaims", NAMESPACE, CLAIM);
+    }
+
+    pub fn edit_claim(&self, patch: &Value) {
+        self.api.edit("objectbucketclaims", NAMESPACE, CLAIM, patch);
+    }
+
+    pub fn edit_record(&self, patch: &Value) {
+        self.api.edit("objectbuckets", "", RECORD, patch);
+    }
+
+    pub fn delete_secret(&self) {
+        self.api.delete("secrets", NAMESPACE, CLAIM);
+    }
+
+    /// An app writes something into the claim's bucket.
+    pub fn use_bucket(&self) {
+        let bucket = self.config_map().expect("a ConfigMap")["data"]["BUCKET_NAME"].clone();
+        let mut contents = self.store.contents.lock();
+        contents.buckets.get_mut(bucket.as_str().expect("a name")).expect("a bucket").objects.push("mine".to_owned());
+    }
+
+    // What there is.
+
+    pub fn claim(&self) -> Option<Value> {
+        self.api.get("objectbucketclaims", NAMESPACE, CLAIM)
+    }
+
+    pub fn record(&self) -> Option<Value> {
+        self.api.get("objectbuckets", "", RECORD)
+    }
+
+    fn class(&self) -> Value {
+        self.api.get("storageclasses", "", "class").expect("a class")
+    }
+
+    pub fn secret(&self) -> Option<Value> {
+        self.api.get("secrets", NAMESPACE, CLAIM)
+    }
+
+    pub fn config_map(&self) -> Option<Value> {
+        self.api.get("configmaps", NAMESPACE, CLAIM)
+    }
+
+    /// The reason of the claim's condition Ready, and whether it is true.
+    pub fn ready(&self) -> Option<(String, bool)> {
+        let claim = self.claim()?;
+        let condition =
+            claim["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == "Ready")?;
+        Some((condition["reason"].as_str()?.to_owned(), condition["status"] == "True"))
+    }
+
+    pub fn is_bound(&self) -> bool {
+        let is_ready = self.ready().is_some_and(|(_, is_ready)| is_ready);
+        is_ready && self.claim().is_some_and(|claim| claim["status"]["phase"] == "Bound")
+    }
+
+    /// Whether the key in the claim's Secret works.
+    pub fn has_working_key(&self) -> bool {
+        let contents = self.store.contents.lock();
+        self.key().is_some_and(|key| contents.users.values().any(|user| user.has_working(&key)))
+    }
+
+    /// Whether apps may have used the bucket.
+    pub fn is_published(&self) -> bool {
+        self.record().unwrap_or_default()["spec"]["additionalState"][wire::state::HANDED_OVER] == "true"
+    }
+
+    /// The id of the key in the claim's Secret.
+    pub fn key(&self) -> Option<String> {
+        let secret: Secret = serde_json::from_value(self.secret()?).expect("a Secret");
+        String::from_utf8(secret.data?.remove(wire::secret::ACCESS_KEY_ID)?.0).ok()
+    }
+
+    /// All objects but the events, by kind and name.
+    fn objects(&self) -> BTreeMap<String, Value> {
+        let objects = self.api.objects().into_iter().filter(|(key, _)| key.plural != "events");
+        objects.map(|(key, object)| (format!("{} {}", key.plural, key.name), object)).collect()
+    }
+
+    /// The kinds and names of the claim's objects. What is others' is as it was.
+    pub fn made(&self) -> Vec<String> {
+        assert_eq!(self.api.unknown(), [""; 0], "requests that the API server in memory does not know");
+        let mut objects = self.objects();
+        for (name, other) in &self.others.0 {
+            assert_eq!(objects.remove(name).as_ref(), Some(other), "{name} is changed");
+        }
+        objects.into_keys().collect()
+    }
+
+    /// The claim's buckets and users. What is others' is as it was, but for what is in the existing bucket.
+    pub fn stored(&self) -> Contents {
+        let mut contents = self.store.contents.lock().clone();
+        let other = &self.others.1;
+        for (name, user) in &other.users {
+            assert_eq!(contents.users.remove(name).as_ref(), Some(user), "user {name} is changed");
+        }
+        let existing = contents.buckets.remove(EXISTING).expect("the bucket that existed");
+        assert!(
+            existing.uid.is_none() && existing.objects.starts_with(&other.buckets[EXISTING].objects),
+            "{existing:?}"
+        );
+        contents
+    }
+
+    // What must be so.
+
+    /// Waits for a state. Some change with the time alone.
+    pub async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let mut changes = self.api.changes();
+        let waiting = async {
+            while !is_so(self) {
+                let _ = timeout(Duration::from_secs(1), changes.changed()).await;
+            }
+        };
+        let waited = timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "not {what}: {:#?}\n{:#?}", self.objects(), self.store.contents.lock());
+    }
+
+    /// Lets what follows a state happen.
+    pub async fn afterwards(&self) {
+        sleep(AFTERWARDS).await;
+    }
+
+    /// Requires one of each for the bound claim, with one key that works.
+    pub fn assert_bound(&self) {
+        assert!(self.is_bound() && self.has_working_key(), "{:#?}", self.claim());
+        let objects =
+            ["configmaps photos", "objectbucketclaims photos", "objectbuckets obc-shop-photos", "secrets photos"];
+        assert_eq!(self.made(), objects);
+        let (claim, record) = (self.claim().unwrap_or_default(), self.record().unwrap_or_default());
+        assert_eq!(claim["metadata"]["finalizers"], json!([wire::FINALIZER]));
+        assert_eq!(record["spec"]["additionalState"][wire::state::CLAIM_UID], claim["metadata"]["uid"]);
+        assert_eq!(record["status"]["phase"], "Bound");
+        let bucket = self.config_map().unwrap_or_default()["data"]["BUCKET_NAME"].clone();
+        assert_eq!(record["spec"]["endpoint"]["bucketName"], bucket);
+        let stored = self.stored();
+        let buckets: Vec<_> = stored.buckets.keys().map(String::as_str).collect();
+        let wanted = bucket.as_str().filter(|bucket| *bucket != EXISTING);
+        assert_eq!(buckets, wanted.into_iter().collect::<Vec<_>>());
+        let keys: Vec<_> = stored.users.values().map(|user| user.keys.keys().collect::<Vec<_>>()).collect();
+        assert_eq!(keys, [[&self.key().unwrap_or_default()]], "one user with one key");
+    }
+
+    /// Requires that nothing is left of the claim, but for these buckets and objects.
+    pub fn assert_gone(&self, buckets: usize, objects: &[&str]) {
+        assert_eq!(self.made(), objects);
+        let stored = self.stored();
+        assert_eq!((stored.buckets.len(), stored.users.len()), (buckets, 0), "{stored:#?}");
+    }
+
+    /// Requires what is true at any time: whatever the store holds for a claim is recorded, and whatever is recorded has
+    /// a claim with our finalizer. So any later operator finds it.
+    pub fn assert_nothing_forgotten(&self) {
+        let (claim, record) = (self.claim().unwrap_or_default(), self.record().unwrap_or_default());
+        let stored = self.stored();
+        let state = &record["spec"]["additionalState"];
+        // The ObjectBucket of a retained bucket is deleted.
+        let has_bucket = !stored.buckets.is_empty() && self.class()["reclaimPolicy"] != "Retain";
+        if has_bucket || !stored.users.is_empty() {
+            assert!(!record.is_null(), "without an ObjectBucket: {stored:#?}");
+        }
+        if !record.is_null() && state[wire::state::RELEASED_AT].is_null() {
+            assert_eq!(claim["metadata"]["uid"], state[wire::state::CLAIM_UID], "an ObjectBucket without its claim");
+            assert_eq!(claim["metadata"]["finalizers"], json!([wire::FINALIZER]));
+        }
+    }
+}

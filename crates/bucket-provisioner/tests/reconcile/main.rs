@@ -5,6 +5,8 @@
 mod api_server;
 mod calls;
 mod crash;
+mod faults;
+mod stale;
 mod flow;
 mod store;
 mod world;

@@ -119,8 +119,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             Found::Owned(stored) => {
                 let stored = legacy::complete(&ctx.provisioner, provisioner_name, class, claim, *stored)?;
                 left.extend(legacy::unknown_origin_note(&stored, class, provisioner_name));
-                // An earlier attempt has undone it, and perhaps the cache only does not show yet that the claim no longer
-                // exists.
+                // An earlier attempt has undone it; perhaps the cache does not show yet that the claim no longer exists.
                 if let Some(release) = stored.release.clone() {
                     if claims::is_gone(ctx, claim).await? {
                         return Ok(None);

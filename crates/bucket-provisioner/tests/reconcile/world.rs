@@ -6,6 +6,7 @@ use std::time::Duration;
 use bucket_provisioner::api::wire;
 use bucket_provisioner::controller::{self, Options};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -97,11 +98,50 @@ impl World {
         self.api.delete("secrets", NAMESPACE, CLAIM);
     }
 
+    /// An admin's annotation on the ObjectBucket.
+    pub fn set_action(&self, action: &str) {
+        self.edit_record(&json!({ "metadata": { "annotations": { wire::annotation::ORPHAN: action } } }));
+    }
+
+    /// The time at which the bucket is deleted.
+    pub fn set_deletion(&self, at: &Timestamp) {
+        let at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        self.edit_record(&json!({ "spec": { "additionalState": { wire::state::DELETE_AT: at } } }));
+    }
+
+    pub fn has_action(&self) -> bool {
+        !self.record().unwrap_or_default()["metadata"]["annotations"][wire::annotation::ORPHAN].is_null()
+    }
+
+    /// Somebody deletes the claim without the operator.
+    pub fn force_out_claim(&self) {
+        self.api.delete_by_force("objectbucketclaims", NAMESPACE, CLAIM);
+    }
+
+    /// The cluster is lost, and the claim with its objects comes from a backup: with other uids, and without owners and
+    /// status.
+    pub fn restore_from_backup(&self) {
+        let kinds = ["secrets", "configmaps", "objectbuckets", "objectbucketclaims"];
+        let of_claim = |kind| if kind == "objectbuckets" { ("", RECORD) } else { (NAMESPACE, CLAIM) };
+        let read = |kind| self.api.get(kind, of_claim(kind).0, of_claim(kind).1).expect("a bound claim");
+        let backup = kinds.map(|kind| (kind, read(kind)));
+        for kind in kinds {
+            self.api.delete_by_force(kind, of_claim(kind).0, of_claim(kind).1);
+        }
+        for (kind, mut object) in backup {
+            let metadata = object["metadata"].as_object_mut().expect("metadata");
+            metadata.retain(|field, _| ["name", "namespace", "labels", "annotations", "finalizers"].contains(&&**field));
+            self.api.create(kind, of_claim(kind).0, object);
+        }
+    }
+
     /// An app writes something into the claim's bucket.
     pub fn use_bucket(&self) {
         let bucket = self.config_map().expect("a ConfigMap")["data"]["BUCKET_NAME"].clone();
         let mut contents = self.store.contents.lock();
-        contents.buckets.get_mut(bucket.as_str().expect("a name")).expect("a bucket").objects.push("mine".to_owned());
+        let objects = &mut contents.buckets.get_mut(bucket.as_str().expect("a name")).expect("a bucket").objects;
+        objects.retain(|object| object != "mine");
+        objects.push("mine".to_owned());
     }
 
     // What there is.
@@ -124,6 +164,12 @@ impl World {
 
     pub fn config_map(&self) -> Option<Value> {
         self.api.get("configmaps", NAMESPACE, CLAIM)
+    }
+
+    /// Whether a condition of the ObjectBucket has this reason.
+    pub fn record_reports(&self, reason: &str) -> bool {
+        let record = self.record().unwrap_or_default();
+        record["status"]["conditions"].as_array().into_iter().flatten().any(|condition| condition["reason"] == reason)
     }
 
     /// The reason of the claim's condition Ready, and whether it is true.
@@ -228,9 +274,14 @@ impl World {
 
     /// Requires that nothing is left of the claim, but for these buckets and objects.
     pub fn assert_gone(&self, buckets: usize, objects: &[&str]) {
+        self.assert_left(buckets, 0, objects);
+    }
+
+    pub fn assert_left(&self, buckets: usize, users: usize, objects: &[&str]) {
         assert_eq!(self.made(), objects);
         let stored = self.stored();
-        assert_eq!((stored.buckets.len(), stored.users.len()), (buckets, 0), "{stored:#?}");
+        assert_eq!((stored.buckets.len(), stored.users.len()), (buckets, users), "{stored:#?}");
+        assert!(stored.buckets.values().all(|bucket| bucket.objects == ["mine"]), "{stored:#?}");
     }
 
     /// Requires what is true at any time: whatever the store holds for a claim is recorded, and whatever is recorded has

@@ -97,6 +97,25 @@ impl ApiServer {
         self.0.changed.send_replace(());
     }
 
+    /// Deletes an object, whatever finalizers it has.
+    pub fn delete_by_force(&self, plural: &str, namespace: &str, name: &str) {
+        self.edit(plural, namespace, name, &json!({ "metadata": { "finalizers": null } }));
+        self.delete(plural, namespace, name);
+    }
+
+    /// Deletes the objects whose owner no longer exists.
+    pub fn collect_garbage(&self) {
+        let objects = self.objects();
+        let exists = |uid: &Value| objects.iter().any(|(_, object)| object["metadata"]["uid"] == *uid);
+        let is_garbage = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            owners.is_some_and(|owners| !owners.iter().any(|owner| exists(&owner["uid"])))
+        };
+        for (Key { plural, namespace, name }, _) in objects.iter().filter(|(_, object)| is_garbage(object)) {
+            self.delete(plural, namespace, name);
+        }
+    }
+
     // What there is.
 
     /// All objects.

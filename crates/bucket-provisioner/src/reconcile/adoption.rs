@@ -7,7 +7,7 @@ use crate::decide::record::Stored;
 use crate::decide::report::Severity;
 use crate::decide::{notice, output_data, record};
 use crate::error::{Error, RecordProblem};
-use crate::objects::{crds, events, outputs, records};
+use crate::objects::{claims, crds, events, outputs, records};
 use crate::reasons;
 use crate::reconcile::owner;
 use crate::state::context::Context;
@@ -65,8 +65,11 @@ enum Proof {
 }
 
 async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) -> Result<Proof, Error> {
-    // `check` deletes keys that it does not know.
+    // `check` deletes keys that it does not know, and the cache may show a claim that no longer exists.
     crds::may_remove(ctx).await?;
+    if claims::is_gone(ctx, claim).await? {
+        return Ok(Proof::Lost("the claim no longer exists".to_owned()));
+    }
     let secrets = ctx.secrets_in(&claim.id.namespace);
     let (owner, secret) = tokio::try_join!(owner::of_record(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
     let record = Record { account: owner.account.clone(), ..record };

@@ -214,6 +214,15 @@ pub(crate) fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> 
     a.phase == b.phase && a.conditions.iter().map(content).eq(b.conditions.iter().map(content))
 }
 
+/// Whether two statuses have the same condition Ready, whatever its message.
+pub(crate) fn same_ready(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
+    let ready = |status: &ObjectBucketClaimStatus| {
+        let condition = status.conditions.iter().find(|condition| condition.type_ == reasons::READY);
+        condition.map(|condition| (condition.status, condition.reason.clone()))
+    };
+    ready(a) == ready(b)
+}
+
 /// Whether the CRD keeps conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConditionSupport {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::api::ObjectBucketClaimStatus;
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassOwner;
-use crate::decide::report::{ConditionSupport, OtherConditions, Report, Severity, outdated, same};
+use crate::decide::report::{ConditionSupport, OtherConditions, Report, Severity, outdated, same, same_ready};
 use crate::error::Error;
 use crate::objects::events::{event, record_event};
 use crate::reasons;
@@ -42,9 +42,10 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     // If conditions are missing that were written, the CRD prunes them; all CRDs keep the phase. The status of an
     // unreadable claim is unknown.
     let has_phase = claim.status.phase == next.phase || claim.spec().is_err();
-    // If the CRD keeps conditions, somebody removed the missing ones.
-    let dropped = ctx.conditions.condition_support() == ConditionSupport::Yes && claim.status.conditions.is_empty();
-    let says_so = change == StatusChange::None && !dropped && has_phase || same(&claim.status, &next);
+    // If the CRD keeps conditions, somebody changed or removed this one; or another operator wrote it, and the cache did not
+    // show that before.
+    let overwritten = ctx.conditions.condition_support() == ConditionSupport::Yes && !same_ready(&claim.status, &next);
+    let says_so = change == StatusChange::None && !overwritten && has_phase || same(&claim.status, &next);
     if !says_so {
         if report.severity == Severity::Warning {
             tracing::warn!(reason = report.reason, "{}", report.message);

@@ -45,6 +45,10 @@ pub struct Nth {
 }
 
 impl Nth {
+    pub fn is_event(&self) -> bool {
+        self.name == "create events"
+    }
+
     pub fn changes_something(&self) -> bool {
         let reads = ["get ", "list ", "watch ", "try ", "store probe"];
         !reads.iter().any(|read| self.name.starts_with(read))
@@ -83,14 +87,9 @@ impl Calls {
         *self.0.rule.lock() = Box::new(rule);
     }
 
-    /// The names of the calls since the beginning.
-    pub fn names(&self) -> Vec<String> {
-        self.0.made.lock().clone()
-    }
-
     /// The calls since the beginning.
     pub fn all(&self) -> Vec<Nth> {
-        let names = self.names();
+        let names = self.0.made.lock();
         let nth = |(at, name): (usize, &String)| names.iter().take(at).filter(|earlier| *earlier == name).count();
         names.iter().enumerate().map(|call| Nth { name: call.1.clone(), nth: nth(call) }).collect()
     }

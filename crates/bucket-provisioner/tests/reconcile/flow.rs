@@ -177,7 +177,7 @@ impl Flow {
     }
 
     /// Waits until the claim is where the step takes it.
-    pub async fn end(self, world: &World) {
+    pub async fn reach_end(self, world: &World) {
         match self.step {
             Step::Provide | Step::Edit | Step::Undo => {
                 world.until("bound", World::is_bound).await;
@@ -198,11 +198,23 @@ impl Flow {
                 world.until("deleted", |world| world.claim().is_none() && world.record().is_none()).await;
             }
             Step::Vanish => {
-                let is_reported = |world: &World| ["ClaimVanished", "ClaimGone"].iter().any(|r| world.record_reports(r));
+                let is_reported =
+                    |world: &World| ["ClaimVanished", "ClaimGone"].iter().any(|r| world.record_reports(r));
                 world.until("reported", is_reported).await;
             }
         }
+    }
+
+    /// The same, and lets what follows happen.
+    pub async fn end(self, world: &World) {
+        self.reach_end(world).await;
         world.afterwards().await;
+    }
+
+    /// A flow whose calls are those of this one until the operator is stopped.
+    pub fn until_stopped(self) -> Self {
+        // The first operator of a claim that is abandoned creates all for it.
+        if self.step == Step::Abandon { Self { step: Step::Provide, ..self } } else { self }
     }
 
     /// Requires that all is well after the step, and when the claim was deleted. `was_published`: the keys of a claim that
@@ -215,21 +227,21 @@ impl Flow {
             world.until("deleted", |world| world.claim().is_none()).await;
             world.afterwards().await;
         }
+        let (unused, used): (&[&[&str]], &[&[&str]]) = (&[&[]], &[&["mine"]]);
         match (self.step, self.kind) {
-            (Step::Forget, _) => world.assert_left(1, 1, &[]),
+            (Step::Forget, _) => world.assert_left(used, 1, &[]),
             (Step::Vanish, _) => {
                 world.api.collect_garbage();
                 // An operator that has not seen it leaves the decision to an admin.
                 let users = if world.record_reports("ClaimVanished") { 0 } else { world.stored().users.len().min(1) };
-                world.assert_left(1, users, &["objectbuckets obc-shop-photos"]);
+                world.assert_left(used, users, &["objectbuckets obc-shop-photos"]);
             }
-            (Step::RemoveOrphan | Step::DeleteLater, _) => world.assert_gone(0, &[]),
-            // It was not used.
-            (Step::Abandon, Kind::IfEmpty) => world.assert_gone(0, &[]),
-            (Step::Abandon, Kind::Retain | Kind::Later) if !was_published => world.assert_gone(0, &[]),
-            (_, Kind::Retain) => world.assert_gone(1, &[]),
-            (_, Kind::IfEmpty | Kind::Later) => world.assert_gone(1, &["objectbuckets obc-shop-photos"]),
-            (_, Kind::Generated | Kind::Named | Kind::Brownfield) => world.assert_gone(0, &[]),
+            (Step::RemoveOrphan | Step::DeleteLater, _) => world.assert_left(&[], 0, &[]),
+            (Step::Abandon, Kind::Retain) if was_published => world.assert_left(unused, 0, &[]),
+            (Step::Abandon, _) => world.assert_left(&[], 0, &[]),
+            (_, Kind::Retain) => world.assert_left(used, 0, &[]),
+            (_, Kind::IfEmpty | Kind::Later) => world.assert_left(used, 0, &["objectbuckets obc-shop-photos"]),
+            (_, Kind::Generated | Kind::Named | Kind::Brownfield) => world.assert_left(&[], 0, &[]),
         }
     }
 
@@ -239,14 +251,14 @@ impl Flow {
     }
 
     fn ends_bound(self) -> bool {
-        matches!(
-            self.step,
-            Step::Provide | Step::Repair | Step::Rotate | Step::Edit | Step::Adopt | Step::Undo
-        )
+        matches!(self.step, Step::Provide | Step::Repair | Step::Rotate | Step::Edit | Step::Adopt | Step::Undo)
     }
 
     /// Whether the claim and its ObjectBucket belong together from the beginning to the end.
     pub fn has_one_claim(self) -> bool {
-        !matches!(self.step, Step::Adopt | Step::RemoveOrphan | Step::Vanish | Step::DeleteLater | Step::Undo | Step::Forget)
+        !matches!(
+            self.step,
+            Step::Adopt | Step::RemoveOrphan | Step::Vanish | Step::DeleteLater | Step::Undo | Step::Forget
+        )
     }
 }

@@ -1,5 +1,5 @@
 //! A store in memory. Each verb is one call, which the test can have fail. Buckets and users have the uid of the claim for
-//! which they were created; a key works some seconds after it was issued.
+//! which they were created; a key works a while after it was issued.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::calls::{Calls, Failed};
 
 /// How long a new key does not work.
-const KEY_DELAY: Duration = Duration::from_secs(2);
+const KEY_DELAY: Duration = Duration::from_millis(500);
 
 const AWAY: Reason = Reason::new("StoreAway", Topic::Store).meaning("the store does not answer").remedy("wait");
 const DENIED: Reason = Reason::new("Denied", Topic::Store).meaning("the store refuses").remedy("permit it");

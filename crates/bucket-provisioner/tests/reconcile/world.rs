@@ -130,7 +130,8 @@ impl World {
         }
         for (kind, mut object) in backup {
             let metadata = object["metadata"].as_object_mut().expect("metadata");
-            metadata.retain(|field, _| ["name", "namespace", "labels", "annotations", "finalizers"].contains(&&**field));
+            metadata
+                .retain(|field, _| ["name", "namespace", "labels", "annotations", "finalizers"].contains(&&**field));
             self.api.create(kind, of_claim(kind).0, object);
         }
     }
@@ -272,16 +273,13 @@ impl World {
         assert_eq!(keys, [[&self.key().unwrap_or_default()]], "one user with one key");
     }
 
-    /// Requires that nothing is left of the claim, but for these buckets and objects.
-    pub fn assert_gone(&self, buckets: usize, objects: &[&str]) {
-        self.assert_left(buckets, 0, objects);
-    }
-
-    pub fn assert_left(&self, buckets: usize, users: usize, objects: &[&str]) {
+    /// Requires that of the claim only these are left: buckets with this content, users, and objects.
+    pub fn assert_left(&self, buckets: &[&[&str]], users: usize, objects: &[&str]) {
         assert_eq!(self.made(), objects);
         let stored = self.stored();
-        assert_eq!((stored.buckets.len(), stored.users.len()), (buckets, users), "{stored:#?}");
-        assert!(stored.buckets.values().all(|bucket| bucket.objects == ["mine"]), "{stored:#?}");
+        assert_eq!(stored.users.len(), users, "{stored:#?}");
+        let contents: Vec<_> = stored.buckets.into_values().map(|bucket| bucket.objects).collect();
+        assert_eq!(contents, buckets);
     }
 
     /// Requires what is true at any time: whatever the store holds for a claim is recorded, and whatever is recorded has

@@ -3,6 +3,7 @@
 
 mod objects;
 mod request;
+mod tests;
 mod writes;
 
 use std::future::pending;
@@ -135,6 +136,12 @@ impl ApiServer {
     /// The present version.
     pub fn version(&self) -> usize {
         self.0.objects.lock().version()
+    }
+
+    /// The cluster is set back to this version.
+    pub fn set_back(&self, version: usize) {
+        self.0.objects.lock().set_back(version);
+        self.0.changed.send_replace(());
     }
 
     /// From now on, lists and watches show each change this much later than a get.

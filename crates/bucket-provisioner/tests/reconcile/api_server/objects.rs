@@ -111,6 +111,21 @@ impl Objects {
         object
     }
 
+    /// Makes the objects what they were at a version, as if from a snapshot of etcd.
+    pub fn set_back(&mut self, version: usize) {
+        let mut then = BTreeMap::new();
+        for Change { key, after, .. } in self.changes.iter().take(version) {
+            then.insert(key.clone(), after.clone());
+        }
+        for (key, object) in self.now.clone() {
+            match then.get(&key).cloned().flatten() {
+                Some(earlier) if earlier == object => {}
+                Some(earlier) => drop(self.write(key, earlier, true)),
+                None => drop(self.write(key, object, false)),
+            }
+        }
+    }
+
     /// The version that lists and watches of a kind show now.
     pub fn shown(&self, plural: &str) -> usize {
         let old = self.changes.partition_point(|change| change.at + self.lag <= Instant::now());

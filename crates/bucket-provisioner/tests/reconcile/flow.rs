@@ -81,6 +81,10 @@ impl Flow {
         }
     }
 
+    pub fn submit(self, world: &World) {
+        world.submit(self.spec());
+    }
+
     /// Has it happen. The rule decides about the calls from where the step begins. Returns the operator.
     pub async fn begin(
         self,
@@ -89,7 +93,7 @@ impl Flow {
         rule: impl FnMut(&str) -> Verdict + Send + 'static,
     ) -> JoinSet<()> {
         if !self.is_bound_before() {
-            world.submit(self.spec());
+            self.submit(world);
             if self.step == Step::Edit {
                 self.stop_after_grant(world).await;
                 world.edit_claim(&json!({ "spec": { "bucketName": "pictures" } }));
@@ -98,7 +102,7 @@ impl Flow {
             return world.start(calls);
         }
         let operator = world.start(calls);
-        world.submit(self.spec());
+        self.submit(world);
         world.until("bound", World::is_bound).await;
         world.afterwards().await;
         world.use_bucket();
@@ -163,7 +167,7 @@ impl Flow {
             Step::Vanish => world.force_out_claim(),
             Step::DeleteLater => world.set_deletion(&Timestamp::now()),
             Step::Undo => {
-                world.submit(self.spec());
+                self.submit(world);
                 world.edit_claim(&json!({ "metadata": { "annotations": { wire::annotation::UNDO_DELETE: "yes" } } }));
             }
         }

@@ -85,6 +85,32 @@ async fn a_stale_view_of_an_earlier_claim_changes_nothing() {
     world.assert_bound();
 }
 
+/// Nothing is created for an earlier claim of a name while a new one waits to be seen, and the new one gets a bucket of its
+/// own.
+#[tokio::test(start_paused = true)]
+async fn a_stale_view_of_an_earlier_claim_creates_nothing() {
+    let flow = Flow { kind: Kind::Generated, step: Step::Provide };
+    let earlier = Flow { step: Step::Remove, ..flow };
+    let world = flow.world();
+    let before = world.api.version();
+    drop(run(earlier, &world).await);
+    let versions = before..world.api.version();
+    for version in versions {
+        let world = flow.world();
+        drop(run(earlier, &world).await);
+        flow.submit(&world);
+        let submitted = world.claim();
+        freeze(&world, &["objectbucketclaims"], version);
+        let _operator = world.start(&Calls::default());
+        world.afterwards().await;
+        assert_eq!(world.claim(), submitted, "at {version}");
+        world.assert_left(&[], 0, &["objectbucketclaims photos"]);
+        freeze(&world, &["objectbucketclaims"], None);
+        flow.end(&world).await;
+        flow.assert_well(&world, true).await;
+    }
+}
+
 /// The Secret of a deleted claim comes back, because the operator does not see yet that the claim is deleted.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_noticed_late_removes_what_was_repaired() {

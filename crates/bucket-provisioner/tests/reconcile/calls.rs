@@ -1,6 +1,7 @@
 //! The calls of one operator to Kubernetes and to its store. A rule decides what becomes of each, so that it fails where a
 //! test wants it to fail.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
@@ -29,6 +30,9 @@ pub enum Verdict {
     /// The operator is stopped when it is done.
     StopAfter,
 }
+
+/// The version of a watch or of a further page of a list is too old.
+pub const EXPIRED: Verdict = Verdict::Answer(410);
 
 /// Why a call has no answer of the server.
 #[derive(Debug, Clone, Copy)]
@@ -135,9 +139,11 @@ impl Calls {
     }
 }
 
-/// The rule that gives each of these calls its verdict, and lets all others pass.
+/// The rule that gives each of these calls its verdict, and lets all others pass. A watch whose version is too old stays so
+/// until its kind is listed again.
 pub fn at(failing: Vec<(Nth, Verdict)>) -> impl FnMut(&str) -> Verdict + Send + 'static {
     let mut failing: Vec<_> = failing.into_iter().map(|(call, verdict)| (call, verdict, 0)).collect();
+    let mut expired = BTreeSet::new();
     move |name| {
         let mut verdict = Verdict::Pass;
         for (call, then, seen) in failing.iter_mut().filter(|(call, ..)| call.name == name) {
@@ -145,6 +151,16 @@ pub fn at(failing: Vec<(Nth, Verdict)>) -> impl FnMut(&str) -> Verdict + Send + 
                 verdict = *then;
             }
             *seen += 1;
+        }
+        match name.split_once(' ') {
+            Some(("list", kind)) => {
+                expired.remove(kind);
+            }
+            Some(("watch", kind)) if verdict == EXPIRED || expired.contains(kind) => {
+                expired.insert(kind.to_owned());
+                verdict = EXPIRED;
+            }
+            _ => {}
         }
         verdict
     }

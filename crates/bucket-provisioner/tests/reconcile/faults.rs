@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use crate::calls::{Nth, Verdict};
+use crate::calls::{EXPIRED, Nth, Verdict};
 use crate::flow::{Flow, Kind, Step};
 use crate::run::Verdicts;
 
@@ -17,7 +17,7 @@ fn faults_of(call: &Nth) -> Vec<Verdict> {
     }
     let mut faults = vec![Answer(500), Answer(403), Hang];
     if is("list ") || is("watch ") {
-        faults.push(Answer(410));
+        faults.push(EXPIRED);
     }
     if is("store ") {
         faults.push(Panic);

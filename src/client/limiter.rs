@@ -2,7 +2,8 @@
 //! some of them. There is one limiter for each account and service. Nothing waits before a call is throttled. Then calls
 //! are sent one after another, at a rate that falls by a quarter with a throttled call and grows until the next one.
 //!
-//! A throttled call was not executed, so it is repeated, behind the calls that wait. Checks of bound claims come last.
+//! A throttled call was not executed, so it is repeated, behind the calls that wait, and later each time: it may be throttled
+//! for its own reasons. Checks of bound claims come last.
 //!
 //! The SDK's adaptive retries do not fit: they know a client and not an account, and cannot let other calls pass.
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use bucket_provisioner::store::rate_wait;
 
@@ -29,6 +30,11 @@ const SLOWEST: f64 = 2.0;
 const FASTEST: f64 = 1000.0;
 /// How late a call can be sent without delaying the next one.
 const SLACK: Duration = Duration::from_millis(50);
+
+/// A call is given up that is throttled again after this time.
+const REPEATED: Duration = Duration::from_secs(30);
+/// The wait before it is repeated, doubled up to six times.
+const BACKOFF: Duration = Duration::from_millis(100);
 
 /// The limiters, by what shares a limit.
 #[derive(Debug, Default)]
@@ -145,5 +151,25 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.limiter.state.lock().queue.remove(&self.key);
         self.limiter.changed.notify_waiters();
+    }
+}
+
+/// The waits of one call that is throttled.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    waits: u32,
+    until: Option<Instant>,
+}
+
+impl Backoff {
+    /// Waits before the call is repeated; false, at once, if it is given up.
+    pub(crate) async fn wait(&mut self) -> bool {
+        let now = Instant::now();
+        if now > *self.until.get_or_insert(now + REPEATED) {
+            return false;
+        }
+        rate_wait::wait(sleep(BACKOFF * 2_u32.pow(self.waits.min(6)))).await;
+        self.waits += 1;
+        true
     }
 }

@@ -13,35 +13,22 @@ use aws_sdk_sts as sts;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::class::target::Endpoints;
 use crate::client::account::Account;
 use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, Service, observe};
 use crate::client::error::Error;
-use crate::client::limiter::Limiters;
+use crate::client::limiter::{Backoff, Limiters};
 use crate::client::quota::Quotas;
 use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
 
-/// How long a call is repeated that is throttled.
-const REPEATED: Duration = Duration::from_secs(30);
 /// How often a call about objects is repeated if the store fails, unless that took so long. All of them can be repeated
 /// blindly, and a removal makes many.
 const RETRIES: u32 = 2;
 const RETRIED: Duration = Duration::from_secs(10);
 const RETRY_WAIT: Duration = Duration::from_millis(500);
-
-/// When a call is given up that is throttled again and again.
-#[derive(Debug, Default)]
-pub(crate) struct Patience(Option<Instant>);
-
-impl Patience {
-    /// Notes that the call was throttled; returns whether it is given up.
-    pub(crate) fn is_over(&mut self) -> bool {
-        Instant::now() > *self.0.get_or_insert_with(|| Instant::now() + REPEATED)
-    }
-}
 
 /// The clients of one identity.
 pub(crate) struct Store {
@@ -105,7 +92,7 @@ impl Store {
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
         let limiter = self.limiters.of(self.scope(operation, &resource));
-        let (mut patience, mut retries) = (Patience::default(), 0..RETRIES);
+        let (mut backoff, mut retries) = (Backoff::default(), 0..RETRIES);
         loop {
             let sent = limiter.acquire().await;
             let answer = self.call_once(operation, resource.clone(), Box::pin(send())).await;
@@ -114,7 +101,7 @@ impl Store {
                 limiter.throttled(sent);
             }
             let repeats = match &answer {
-                Err(_) if is_throttled => !patience.is_over(),
+                Err(_) if is_throttled => backoff.wait().await,
                 Err(error) if operation.service() == Service::Objects && error.is_transient() => {
                     sent.elapsed() < RETRIED && retries.next().is_some()
                 }

@@ -11,7 +11,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::class::target::BucketRef;
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::codes::is_throttling;
-use crate::client::store::{Patience, Store};
+use crate::client::limiter::Backoff;
+use crate::client::store::Store;
 use crate::s3::listing::{Cursor, Limits, Listing, Page, Rest};
 
 /// Objects, versions and delete markers that one call of [`remove_objects`] lists at most.
@@ -171,7 +172,7 @@ async fn delete_objects(
     bucket: BucketRef<'_>,
     mut objects: Vec<ObjectIdentifier>,
 ) -> Result<(u64, Option<Undeleted>), CallError> {
-    let (mut removed, mut undeleted, mut patience) = (0, None, Patience::default());
+    let (mut removed, mut undeleted, mut backoff) = (0, None, Backoff::default());
     while !objects.is_empty() {
         let delete = Delete::builder().set_objects(Some(objects.clone())).quiet(true).build().ok();
         let call = store
@@ -196,7 +197,7 @@ async fn delete_objects(
         store.purged(deleted);
         removed += deleted;
         let (refused, kept): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_throttled);
-        let gives_up = !refused.is_empty() && patience.is_over();
+        let gives_up = !refused.is_empty() && !backoff.wait().await;
         let reported = if gives_up { refused.iter().chain(&kept) } else { kept.iter().chain(&[]) };
         undeleted = undeleted.into_iter().chain(reported.map(Undeleted::of)).reduce(Undeleted::and);
         if gives_up {

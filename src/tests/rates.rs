@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rstest::rstest;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::limiter::Limiter;
+use crate::client::limiter::{Backoff, Limiter};
 use bucket_provisioner::store::rate_wait::AttemptClock;
 
 /// Claims that are served at the same time, of those that wait.
@@ -75,7 +75,7 @@ impl Service {
 }
 
 async fn call(limiter: &Limiter, service: &Mutex<Service>) {
-    let latency = service.lock().latency;
+    let (latency, mut backoff) = (service.lock().latency, Backoff::default());
     loop {
         let began = limiter.acquire().await;
         sleep(latency / 2).await;
@@ -91,6 +91,7 @@ async fn call(limiter: &Limiter, service: &Mutex<Service>) {
             return;
         }
         limiter.throttled(began);
+        backoff.wait().await;
     }
 }
 

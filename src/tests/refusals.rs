@@ -97,15 +97,16 @@ async fn a_throttled_call_is_repeated_for_half_a_minute() {
         stage.provision(&record()).await.unwrap();
         let mut calls = stage.calls();
         assert_eq!(calls.iter().filter(|called| *called == call).count(), 3, "{calls:?}");
-        calls.dedup();
-        assert_eq!(calls, made().map(|(call, _)| call), "all others once");
+        calls.retain(|called| called != call);
+        let others = made().into_iter().map(|(made, _)| made).filter(|made| *made != call);
+        assert_eq!(calls, others.collect::<Vec<_>>(), "once");
 
         let stage = Stage::answering(std::iter::repeat_n((call, answer), 100).chain(made()));
         let began = tokio::time::Instant::now();
         let error = stage.provision(&record()).await.unwrap_err();
         assert_eq!((error.reason(), error.class(), error.changed_nothing), ("Throttled", Retryable, false));
         assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
-        assert!(stage.calls().len() < 90, "{:?}", stage.calls());
+        assert!(stage.calls().len() < 30, "{:?}", stage.calls());
     }
 }
 

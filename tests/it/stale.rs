@@ -1,13 +1,11 @@
-//! Stale caches, for each kind on its own: a list returns an old state, the watch that follows is held back, and only
-//! a get by name returns the current state. When the watch continues, it repeats all that happened since.
+//! Stale caches of StorageClasses: a list returns an old state, the watch that follows is held back, and only a get by name
+//! returns the current state. For those of other kinds see the tests of the library.
 
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
-use rstest::rstest;
 use serde_json::json;
 
 use crate::support::operator::{Kind, Operator};
-use crate::support::proxy::{Call, Ending, Gate, Verdict};
+use crate::support::proxy::Call;
 use crate::support::{World, bucket_of};
 use provisioner_conformance::{View, Watched};
 
@@ -44,86 +42,6 @@ async fn settle(world: &World, view: View, class: &str, acts: impl Fn(&Call) -> 
     }
     assert_eq!(world.account.users_with(&later).await.len(), 1);
     (aws, writes)
-}
-
-fn looks_up(record: String) -> impl Fn(&Call) -> bool {
-    move |call| call.name == "get objectbuckets" && call.target.ends_with(&format!("/{record}"))
-}
-
-/// Requires that nothing but the claim was to be written: this is refused where it has changed since. The caller
-/// checks that it is unchanged.
-fn assert_refused(writes: &[String]) {
-    assert!(writes.iter().all(|name| name.starts_with("patch objectbucketclaims")), "{writes:?}");
-}
-
-const NOTHING: [&str; 0] = [];
-
-#[tokio::test]
-async fn a_claim_missing_in_a_stale_list_is_not_taken_as_deleted() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let before = View::of(&world, &[Watched::Claims]).await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim("photos", &class).await;
-    let bucket = bucket_of(&world.wait_bound("photos").await);
-    operator.stop().await;
-    let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
-
-    let (aws, writes) = settle(&world, before, &class, looks_up(world.record_name("photos"))).await;
-    assert_eq!(aws, NOTHING);
-    assert_refused(&writes);
-    assert_eq!(world.versions("photos").await, bound);
-    assert_eq!(world.environment("photos").await, keys);
-    world.app("photos").await.put(&bucket, "a").await.unwrap();
-}
-
-/// How the first claim of the name is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    New,
-    Bound,
-    Deleting,
-}
-
-#[rstest]
-#[case::when_new(Shown::New)]
-#[case::when_bound(Shown::Bound)]
-#[case::when_deleting(Shown::Deleting)]
-#[tokio::test]
-async fn a_claim_is_not_taken_for_an_earlier_one_of_its_name(#[case] shown: Shown) {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let bucket = world.unique("photos");
-    let spec = json!({ "storageClassName": class, "bucketName": bucket });
-    let first = world.claim_with("photos", spec.clone()).await.uid().unwrap();
-    let kinds = [Watched::Claims];
-    let mut before = View::of(&world, &kinds).await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    world.wait_bound("photos").await;
-    if shown == Shown::Bound {
-        before = View::of(&world, &kinds).await;
-    }
-    operator.stop().await;
-    world.delete_claim("photos").await;
-    if shown == Shown::Deleting {
-        before = View::of(&world, &kinds).await;
-    }
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    world.wait_gone("photos").await;
-    let second = world.claim_with("photos", spec).await.uid().unwrap();
-    world.wait_bound("photos").await;
-    world.app("photos").await.put(&bucket, "kept").await.unwrap();
-    operator.stop().await;
-    let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
-
-    let (aws, writes) = settle(&world, before, &class, looks_up(world.record_name("photos"))).await;
-    assert_eq!(aws, NOTHING);
-    assert_refused(&writes);
-    assert_eq!(world.versions("photos").await, bound);
-    assert_eq!(world.environment("photos").await, keys);
-    assert_eq!(world.app("photos").await.list(&bucket).await.unwrap(), ["kept"]);
-    assert_eq!(world.account.users_with(&first).await, NOTHING);
-    assert_eq!(world.account.users_with(&second).await.len(), 1);
 }
 
 #[tokio::test]
@@ -178,59 +96,4 @@ async fn a_stale_class_does_not_take_a_claim_of_another_operator() {
     assert_eq!((aws, writes), (vec![], vec![]));
     assert_eq!(world.versions("photos").await, bound);
     assert_eq!(world.environment("photos").await, keys);
-}
-
-#[tokio::test]
-async fn a_deletion_noticed_late_removes_what_was_repaired() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    let uid = world.claim("photos", &class).await.uid().unwrap();
-    let bucket = bucket_of(&world.wait_bound("photos").await);
-    let keys = world.environment("photos").await;
-
-    let gate = Gate::closed();
-    let held = gate.clone();
-    world.kubernetes.clear();
-    world.kubernetes.inject(move |call| {
-        if Watched::Claims.is(call, "watch") { Verdict::Hold(held.clone()) } else { Verdict::Pass }
-    });
-    world.kubernetes.end_watches(Ending::Closed);
-    assert!(gate.reached().await);
-    world.delete_claim("photos").await;
-    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
-    world.wait_secret("photos", |secret| secret["AWS_ACCESS_KEY_ID"] != keys["AWS_ACCESS_KEY_ID"]).await;
-    gate.open();
-    world.wait_gone("photos").await;
-    world.assert_no_objects("photos").await;
-    operator.stop().await;
-    assert_eq!(world.account.users_with(&uid).await, NOTHING);
-    assert!(!world.account.bucket_exists(&bucket).await);
-}
-
-#[tokio::test]
-async fn repeated_watch_events_cause_no_second_write() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    let all = [Watched::Claims, Watched::Records, Watched::Classes, Watched::Secrets, Watched::ConfigMaps];
-    let before = View::of(&world, &all).await;
-    world.claim("photos", &class).await;
-    world.wait_bound("photos").await;
-    world.claim("gone", &class).await;
-    world.wait_bound("gone").await;
-    world.delete_claim("gone").await;
-    world.wait_gone("gone").await;
-    operator.stop().await;
-    let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
-    let events = (world.events("photos").await, world.events("gone").await);
-
-    // From an old list on, every event comes again.
-    let (aws, writes) = settle(&world, before, &class, |call| call.name == "watch objectbucketclaims").await;
-    assert_eq!(aws, NOTHING);
-    assert_refused(&writes);
-    assert_eq!(world.versions("photos").await, bound);
-    assert_eq!(world.environment("photos").await, keys);
-    world.assert_no_objects("gone").await;
-    assert_eq!((world.events("photos").await, world.events("gone").await), events);
 }

@@ -1,11 +1,12 @@
-//! The calls to Kubernetes: each call of a claim's whole life, failed in each way.
+//! The calls to Kubernetes, failed in the ways that only a connection shows. For the answers of the API server see the
+//! tests of the library, where each call of each flow fails in each way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_s3_provisioner::AwsProvisioner;
-use bucket_provisioner::api::{ObjectBucket, wire};
+use bucket_provisioner::api::wire;
 use bucket_provisioner::controller;
 use hyper::Response;
 use kube::ResourceExt as _;
@@ -16,17 +17,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::{Case, Nth, enumerate, run_all};
+use crate::support::World;
 use crate::support::operator::Operator;
 use crate::support::other::OtherCluster;
 use crate::support::proxy::{Verdict, expired, expired_in_stream};
-use crate::support::{World, seen};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KubernetesFault {
-    Conflict,
     TooManyRequests,
-    Failing,
-    Silent,
     Reset,
     /// The API server is restarted, and all connections end.
     Restarted,
@@ -38,8 +36,7 @@ enum KubernetesFault {
 }
 
 impl KubernetesFault {
-    const ANY: [Self; 6] =
-        [Self::Silent, Self::Conflict, Self::TooManyRequests, Self::Failing, Self::Reset, Self::Restarted];
+    const ANY: [Self; 3] = [Self::TooManyRequests, Self::Reset, Self::Restarted];
     const WATCH: [Self; 3] = [Self::Closed, Self::Gone, Self::GoneInStream];
 
     /// How often it is met.
@@ -53,18 +50,15 @@ impl KubernetesFault {
     }
 
     fn verdict(self) -> Verdict {
-        let status = |code: u16, reason: &str| {
-            let status = json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": "so it is", "reason": reason, "code": code,
-            });
-            Verdict::Answer(code, status.to_string())
-        };
         match self {
-            Self::Conflict => status(409, "Conflict"),
-            Self::TooManyRequests => status(429, "TooManyRequests"),
-            Self::Failing => status(500, "InternalError"),
-            Self::Silent | Self::Restarted => Verdict::Hang,
+            Self::TooManyRequests => {
+                let status = json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                    "message": "so it is", "reason": "TooManyRequests", "code": 429,
+                });
+                Verdict::Answer(429, status.to_string())
+            }
+            Self::Restarted => Verdict::Hang,
             Self::Reset => Verdict::Reset,
             Self::Closed => Verdict::AnswerWith(Response::new(String::new())),
             Self::Gone => expired(),
@@ -137,84 +131,6 @@ async fn second_life(world: &World) -> Vec<String> {
     world.kubernetes.names()
 }
 
-/// The life of a claim whose bucket is deleted only by an admin: it is kept with its content, adopted, and kept again
-/// when the claim vanishes.
-async fn third_life(world: &World) -> Vec<String> {
-    let class = world.class_with("careful", "Delete", &[("onDelete", "ifEmpty")]).await;
-    world.claim("photos", &class).await;
-    let _operator = operator(world);
-    world.wait_bound("photos").await;
-    let bucket = world.environment("photos").await["BUCKET_NAME"].clone();
-    world.app("photos").await.put(&bucket, "a").await.unwrap();
-    let record = world.record_name("photos");
-    world.delete_claim("photos").await;
-    world.wait_gone("photos").await;
-    wait_record(world, &record, |record| reports(record, "BucketNotEmpty")).await;
-    world.set_action(&record, "adopt").await;
-    world.claim("photos", &class).await;
-    world.wait_bound("photos").await;
-    world.wait_reason("photos", "Bound").await;
-    assert_eq!(world.app("photos").await.list(&bucket).await.unwrap(), ["a"]);
-    wait_record(world, &record, |record| !record.annotations().contains_key(wire::annotation::ORPHAN)).await;
-
-    world.forget_object(&world.claims(), "photos").await;
-    // A watch that was cut off may not have shown it; or the finalizer came back in time.
-    let reported = |record: &ObjectBucket| {
-        ["ClaimVanished", "ClaimGone", "BucketNotEmpty"].iter().any(|reason| reports(record, reason))
-    };
-    wait_record(world, &record, reported).await;
-    assert_eq!(world.account.list(&bucket).await.unwrap(), ["a"]);
-    remove(world, &record, &bucket).await;
-    world.delete_class(&class).await;
-    world.kubernetes.names()
-}
-
-/// The life of a claim that is never bound, while others write into its bucket.
-async fn unpublished_life(world: &World) -> Vec<String> {
-    let class = world.class("greenfield").await;
-    let bucket = world.unique("logs");
-    world.aws.inject(|call| match call.name.as_str() {
-        "PutUserPolicy" => {
-            Verdict::Answer(403, "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>".to_owned())
-        }
-        _ => Verdict::Pass,
-    });
-    world.claim_with("photos", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    let _operator = operator(world);
-    world.wait_reason("photos", "AccessDenied").await;
-    world.account.put(&bucket, "theirs").await.unwrap();
-    let record = world.record_name("photos");
-    world.delete_claim("photos").await;
-    world.wait_gone("photos").await;
-    wait_record(world, &record, |record| reports(record, "BucketNotEmpty")).await;
-    assert_eq!(world.account.list(&bucket).await.unwrap(), ["theirs"]);
-    world.account.delete_object(&bucket, "theirs").await;
-    remove(world, &record, &bucket).await;
-    world.delete_class(&class).await;
-    world.kubernetes.names()
-}
-
-/// Waits for a state of an ObjectBucket. Events may be lost where calls fail.
-async fn wait_record(world: &World, name: &str, wanted: impl Fn(&ObjectBucket) -> bool) {
-    let waited = seen(&world.records(), name, |record| record.is_some_and(&wanted)).await;
-    if waited.is_err() {
-        panic!("not as wanted: {:#?}", world.records().get_opt(name).await);
-    }
-}
-
-fn reports(record: &ObjectBucket, reason: &str) -> bool {
-    record.status.as_ref().is_some_and(|status| status.conditions.iter().any(|c| c.reason == reason))
-}
-
-/// Has the bucket of a deleted claim deleted, as an admin requests.
-async fn remove(world: &World, record: &str, bucket: &str) {
-    world.set_action(record, "remove").await;
-    world.wait_record_gone(record).await;
-    assert!(!world.account.bucket_exists(bucket).await, "the bucket is left");
-    let users = world.account.users_with(&format!("{}-photos-", world.namespace)).await;
-    assert!(users.is_empty(), "{users:?}");
-}
-
 /// Deletes the claim, whose bucket stays for an hour.
 async fn delete_for_later(world: &World, record: &str) {
     world.delete_claim("photos").await;
@@ -270,8 +186,8 @@ async fn life_with(
     (hits.load(Ordering::SeqCst), calls)
 }
 
-/// Of the faults that cost no time, one life has several, far apart: a life is much work for two cores. Not
-/// too many, for each failure in a row doubles the wait.
+/// One life has several faults, far apart: a life is much work for two cores. Not too many, because each failure in a row
+/// doubles the wait.
 const IN_ONE_LIFE: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -285,17 +201,6 @@ async fn kubernetes_calls_of_an_undone_deletion_may_fail_in_every_way() {
     may_fail_in_every_way("undone, and deleted", second_life).await;
 }
 
-/// Of a bucket that only an admin deletes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubernetes_calls_of_a_removal_may_fail_in_every_way() {
-    may_fail_in_every_way("kept, adopted, and removed", third_life).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubernetes_calls_of_an_unbound_claim_may_fail_in_every_way() {
-    may_fail_in_every_way("never bound, and removed", unpublished_life).await;
-}
-
 async fn may_fail_in_every_way(name: &'static str, life: impl AsyncFn(&World) -> Vec<String>) {
     // Each operator watches all classes and ObjectBuckets of its cluster: here it sees those of this test only.
     let other = OtherCluster::take().await;
@@ -305,7 +210,7 @@ async fn may_fail_in_every_way(name: &'static str, life: impl AsyncFn(&World) ->
     for fault in KubernetesFault::ANY.into_iter().chain(KubernetesFault::WATCH) {
         let fits = |call: &&Nth| KubernetesFault::ANY.contains(&fault) || call.name.starts_with("watch");
         let failing: Vec<_> = calls.iter().filter(fits).cloned().collect();
-        let lives = if fault == KubernetesFault::Silent { failing.len() } else { failing.len().div_ceil(IN_ONE_LIFE) };
+        let lives = failing.len().div_ceil(IN_ONE_LIFE);
         let lives = (0..lives).map(|first| {
             let calls = failing.iter().skip(first).step_by(lives).cloned().collect();
             Case { flow: name, calls, fault }

@@ -51,7 +51,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
                 if let watcher::Event::InitDone = event {
                     listed.caches.listed_claims();
                     let uids = listed.caches.claims.state().iter().filter_map(|claim| claim.uid()).collect();
-                    listed.memory.keep_only(&uids);
+                    listed.memory.listed(&uids);
                     let _ = check_all.send(OrphanCheck::Everywhere);
                 }
             })
@@ -72,7 +72,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
         let events = watch("ObjectBuckets", api, all(), self.observer()).inspect_ok(move |event| {
             ctx.caches.records.apply(event);
             let which = match event {
-                watcher::Event::Apply(record) => OrphanCheck::now(record.name_any()),
+                watcher::Event::Apply(record) | watcher::Event::Delete(record) => OrphanCheck::now(record.name_any()),
                 watcher::Event::InitDone => OrphanCheck::Everywhere,
                 _ => return,
             };

@@ -62,9 +62,21 @@ fn begun(begun: Result<(), TryInitError>) {
 }
 
 /// What the environment variable `RUST_LOG` asks for.
-fn asked_for() -> Option<Result<Targets, ParseError>> {
+fn asked_for() -> Option<Result<Targets, String>> {
     let asked = std::env::var("RUST_LOG").ok()?;
-    (!asked.is_empty()).then(|| asked.parse())
+    parse(&asked)
+}
+
+/// A list of levels for targets; `None` if it is empty.
+fn parse(asked: &str) -> Option<Result<Targets, String>> {
+    // An empty part would count as the level ERROR for all.
+    let parts: Vec<_> = asked.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    // Filters by span, which other programs know, would count as targets that nothing has.
+    match parts.iter().find(|part| part.contains(['[', '{'])) {
+        Some(part) => Some(Err(format!("{part:?} names a span"))),
+        None if parts.is_empty() => None,
+        None => Some(parts.join(",").parse().map_err(|error: ParseError| error.to_string())),
+    }
 }
 
 /// The lines of the log; `least` is the level without verbosity.
@@ -108,4 +120,21 @@ fn has_no_secret(line: &Metadata<'_>, program: &str) -> bool {
 /// The crates whose lines are logged in more detail than those of others.
 fn own_crates(program: &str) -> impl Iterator<Item = &str> {
     LIBRARIES.into_iter().chain([program]).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_rust_log_asks_for_is_taken_whole_or_not_at_all() {
+        let asked = |text: &str| parse(text).map(|parsed| parsed.map(|targets| targets.to_string()));
+        assert_eq!(asked("debug,"), Some(Ok("debug".to_owned())));
+        assert_eq!(asked(" info, kube_client=debug ").unwrap().unwrap(), "kube_client=debug,info");
+        assert_eq!((asked(""), asked(" , ")), (None, None));
+        for unusable in ["[claim]=debug", "kube=loud", "info,kube[claim]"] {
+            assert!(asked(unusable).unwrap().is_err(), "{unusable}");
+        }
+    }
 }

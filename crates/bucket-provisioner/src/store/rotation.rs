@@ -94,8 +94,8 @@ impl Rotation {
 
     /// Reads what is recorded, with a function that reads a number of seconds.
     pub(crate) fn read_recorded<E>(mut seconds: impl FnMut(&str) -> Result<Option<Duration>, E>) -> Result<Self, E> {
-        let grace = seconds(KEY_GRACE_PERIOD)?.unwrap_or(Self::DEFAULT_GRACE);
-        Ok(Self { every: seconds(ROTATE_KEYS_EVERY)?, grace })
+        let every = seconds(ROTATE_KEYS_EVERY)?;
+        Ok(Self { every, grace: seconds(KEY_GRACE_PERIOD)?.unwrap_or(Self::DEFAULT_GRACE) })
     }
 }
 

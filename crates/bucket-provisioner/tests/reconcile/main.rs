@@ -8,6 +8,7 @@ mod crash;
 mod faults;
 mod flow;
 mod run;
+mod schedule;
 mod set_back;
 mod stale;
 mod store;

@@ -1,25 +1,31 @@
-//! When does anything run? Four questions, in this order, for each object of each kind:
+//! When does anything run? The same questions for each object of each kind:
 //!
 //! ```text
-//!  a change, a wake-up, a time            ┌──────────────────────────── when again? ◄─────────┐
-//!        │                                ▼                                                   │
-//!        ▼               no         it still waits?     no      who is next?     how fast?    │
-//!  is it in sync? ──────────────► one attempt at a time ────► a worker ────────► the attempt ─┘
-//!        │ yes                        (Schedule, Table)         (Workers)      (clock, guarded)
-//!        ▼
-//!  when again? (Table::recheck_in)
+//!  a change, a wake-up, a time ◄──────────────────────────────────── when again? ◄───┐
+//!        │                                                                           │
+//!        ▼                no                    no                                   │
+//!  is it in sync? ──────────► does it wait? ──────────► who is next? ──► the attempt ┘
+//!        │ yes                     │ yes                 Workers          one at a time: Table::begin
+//!        ▼                         ▼                                      guarded, clock: how fast
+//!  recheck_in                  when again?
 //! ```
 //!
-//! 1. *Is it in sync?* A pure function of the caches, one for each kind of object; this module does not know it.
-//! 2. *When again?* A [`Schedule`] for each object, in a [`Table`] for each kind: the wait after a failure, which ends early
-//!    when its [`Inputs`] change or something wakes it; the next recheck; one attempt at a time; and whether the cache is
-//!    behind the last write.
-//! 3. *Who is next?* [`Workers`], one queue for all kinds: stores have shares, namespaces are served round robin, and three
-//!    priorities. A store that does not answer has one worker at a time: its circuit breaker.
-//! 4. *How fast?* The store's own rate limiter; [`clock`] reports its waits to the engine. An attempt that waits for it
-//!    occupies no worker. [`guarded`] ends an attempt that takes too long or panics, and no other.
+//! 1. *Is it in sync?* A function of the caches and of what is remembered, one for each kind of object; this module does not
+//!    know it. A cache that is behind the last write is not asked.
+//! 2. *When again?* A [`Schedule`] for each object, in a [`Table`]: the wait after a failure, which ends early when its
+//!    [`Inputs`] change, or when something wakes it; the next recheck; one attempt at a time. A schedule has the times.
+//!    kube's scheduler, which each controller has, is the timer of waits; [`Table::due`] is that of rechecks.
+//! 3. *Who is next?* [`Workers`], one queue in a process: stores have shares, namespaces are served round robin, and there are
+//!    three priorities. A store that does not answer, or refuses the credentials, has one worker at a time: its circuit
+//!    breaker.
+//! 4. *How fast?* The rate limiter of the store, if it has one; [`clock`] reports its waits to the engine. An attempt that
+//!    waits for it leaves its worker to other stores. [`guarded`] ends an attempt that takes too long or panics, and no other.
 //!
-//! Each kind has a controller of kube, which merges the changes of an object, and calls these in turn.
+//! | kind | triggers | what is its own |
+//! |---|---|---|
+//! | claim | a controller of kube | while it waits for new keys to work, it has no worker |
+//! | ObjectBucket | kube's scheduler alone, because few are checked | a check has no worker, only a removal does; that excludes an attempt of the claim |
+//! | PersistentVolumeClaim, PersistentVolume | a controller of kube each | one table for both; the store of the queue is the StorageClass |
 
 pub mod clock;
 mod guarded;

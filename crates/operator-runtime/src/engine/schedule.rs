@@ -149,7 +149,7 @@ impl Schedule {
     }
 
     pub(super) fn wrote(&mut self, version: u64) {
-        self.written = Some(version);
+        self.written = self.written.max(Some(version));
     }
 
     /// The cache shows the object as it is, whatever its version: versions decrease when the data of the API server are

@@ -44,8 +44,12 @@ pub(super) fn requests<P>(
             OrphanCheck::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
             OrphanCheck::At { name, wait } => (vec![name], wait),
         };
-        let (from, now) = (Instant::now() + wait, Timestamp::now());
+        let (started, now) = (Instant::now(), Timestamp::now());
         let request = |message: String| {
+            if !ctx.caches.records.has(&message) {
+                // Nothing is remembered of it any more.
+                return Some(ScheduleRequest { message, run_at: started });
+            }
             let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
             let pause = released::time_to_check(&object, now);
             // An overdue one is checked first.
@@ -53,7 +57,8 @@ pub(super) fn requests<P>(
                 ctx.orphans.scheduled(&message, release::delete_at(&object));
             }
             let pause = pause.or_else(|| is_being_removed(ctx, &object).then_some(REMOVAL));
-            let run_at = from + pause.unwrap_or_default();
+            // Both are times from now on.
+            let run_at = started + wait.max(pause.unwrap_or_default());
             Some(ScheduleRequest { message, run_at })
         };
         stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())

@@ -228,9 +228,11 @@ impl Memory {
         }
     }
 
-    /// Forgets all other claims, because they may have been deleted while nothing was watched.
-    pub(crate) fn keep_only(&self, uids: &HashSet<String>) {
+    /// A list has shown these claims as they are. Forgets all others, because they may have been deleted while nothing was
+    /// watched; and all versions, because they decrease when the data of the API server are restored.
+    pub(crate) fn listed(&self, uids: &HashSet<String>) {
         self.claims.keep_only(|uid| uids.contains(uid));
+        self.claims.for_each(|_, known| known.schedule().forget_write());
     }
 
     /// Whether the cache shows the claim as it was before our last write. Then there is nothing to do until the watch
@@ -339,6 +341,15 @@ mod tests {
         assert!(!memory.entry(&claim(), |m| m.removed_before(missing())).missed_something());
         memory.entry(&claim(), |m| m.executes());
         assert!(memory.entry(&claim(), |m| m.removed_before(missing())).missed_something());
+    }
+
+    #[test]
+    fn a_list_shows_claims_as_they_are_also_at_lower_versions() {
+        let memory = Memory::default();
+        memory.wrote(&claim(), Some("12"));
+        assert!(memory.is_stale(&claim(), Some("9")));
+        memory.listed(&HashSet::from(["u".to_owned()]));
+        assert!(!memory.is_stale(&claim(), Some("9")), "the API server was restored");
     }
 
     #[test]

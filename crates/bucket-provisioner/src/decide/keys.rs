@@ -14,7 +14,7 @@ use super::claim::Claim;
 use super::steps::Upkeep;
 use crate::api::wire::annotation;
 use crate::decide::metadata::NOTE_MAX;
-use crate::store::{Deactivation, Plan, Rotation};
+use crate::store::{Deactivation, Rotation};
 
 /// The notes on keys in a claim's Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,11 +70,6 @@ impl KeyNotes {
     }
 
     /// The notes with plausible times. Otherwise a user could write times in the far future, and so prevent what is due.
-    pub(crate) fn plausible(self, plan: &Plan, now: Timestamp) -> Self {
-        self.clamp_to_now(&plan.rotation, now)
-    }
-
-    /// The same.
     pub(crate) fn clamp_to_now(self, rotation: &Rotation, now: Timestamp) -> Self {
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
         let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));

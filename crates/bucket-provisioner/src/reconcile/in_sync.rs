@@ -31,7 +31,7 @@ pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(U
     if !is_in_sync {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id).plausible(&stored.record.plan, Timestamp::now());
+    let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
     let other_conditions = other_conditions(ctx, claim, spec, &stored.record, &notes);
     if !report::status_is_bound(claim, &other_conditions, ctx.condition_support(stored.author)) {
         return None;
@@ -62,7 +62,7 @@ pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duratio
     if claim.deleting || !claim.bound() || stored.author != Author::GoProvisioner {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id).plausible(&stored.record.plan, Timestamp::now());
+    let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
     // Not at once, because the caches may be older than the attempt.
     match usual_upkeep(ctx, claim, &stored, &notes) {
         (Upkeep::Nothing, wait) => wait,

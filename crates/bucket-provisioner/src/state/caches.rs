@@ -19,9 +19,9 @@ use crate::decide::metadata::FieldManager;
 use crate::decide::record::{Relation, Stored};
 use crate::decide::{codec, lookup, record, store_outputs};
 use crate::state::cache::Cache;
-use crate::state::memory::hash;
 use crate::state::records::Records;
 use crate::store::{ClaimId, Record, SecretRef};
+use operator_runtime::engine::hash;
 
 /// Local copies of what the operator watches. They save reads; everything that is created or removed depends on fresh
 /// reads.

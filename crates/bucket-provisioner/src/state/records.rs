@@ -2,7 +2,6 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +13,7 @@ use crate::api::{ClaimReference, Guard, ObjectBucket, Unreadable, wire};
 use crate::decide::record::{self, Author, Stored};
 use crate::state::cache::Cache;
 use crate::store::ClaimId;
+use operator_runtime::engine::hash;
 
 /// A cached record.
 #[derive(Debug)]
@@ -244,12 +244,6 @@ fn irregular(object: &ObjectBucket) -> Option<((String, String), String)> {
     let name = object.metadata.name.clone()?;
     let id = ClaimId { namespace: namespace.to_owned(), name: claim.to_owned(), uid: String::new() };
     (record::names(&id).0.as_ref() != Some(&name)).then_some(((id.namespace, id.name), name))
-}
-
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         owner: Option<Owner<P>>,
     ) -> Self {
         let notes = secret.existing().map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref()));
-        let notes = notes.unwrap_or_default().plausible(&record_state.record().plan, Timestamp::now());
+        let notes = notes.unwrap_or_default().clamp_to_now(&record_state.record().plan.rotation, Timestamp::now());
         Self {
             ctx,
             claim,

@@ -48,7 +48,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             // At once, because somebody may edit the note again before the next attempt.
             let (ctx, now) = (self.ctx, Timestamp::now());
             let plan = &self.stored()?.record.plan;
-            let notes = self.notes.clone().plausible(plan, now);
+            let notes = self.notes.clone().clamp_to_now(&plan.rotation, now);
             let (due, _) = keys::due_for(&self.claim, &notes, &plan.rotation, now);
             self.notes = notes;
             if due != Upkeep::Rotate || ctx.memory.get(&self.claim.id, |m| m.upkeep.replacement_in()).is_zero() {

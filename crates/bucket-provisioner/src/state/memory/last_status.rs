@@ -1,6 +1,6 @@
 //! The last reported status of a claim, so that the same status is not reported twice.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use operator_runtime::engine::hash;
 
 /// What was reported on a claim. The message is kept as a hash to save memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,6 @@ pub(crate) enum StatusChange {
     /// Another reason.
     #[default]
     Reason,
-}
-
-pub(crate) fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

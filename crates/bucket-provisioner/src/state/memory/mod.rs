@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(crate) use self::last_status::{LastStatus, StatusChange, hash};
+pub(crate) use self::last_status::{LastStatus, StatusChange};
 use self::upkeep_times::{Pending, UpkeepTimes};
 use self::waits::Waits;
 pub(crate) use self::waits::inputs;

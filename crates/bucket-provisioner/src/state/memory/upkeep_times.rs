@@ -6,10 +6,10 @@ use rand::RngExt as _;
 use tokio::time::Instant;
 
 use super::burst_limiter::BurstLimiter;
-use super::last_status::hash;
 use crate::decide::backoff;
 use crate::decide::steps::Upkeep;
 use crate::store::{AppCredentials, FailureClass};
+use operator_runtime::engine::hash;
 
 /// What is remembered about the upkeep of a bound claim.
 #[derive(Debug, Default)]

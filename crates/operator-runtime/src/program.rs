@@ -73,8 +73,11 @@ fn running_program() -> String {
 }
 
 /// Does not wait for tasks that still run, because they must not continue.
+///
+/// In one thread: an operator waits for the network, and a task that wakes another thread costs more than what it has
+/// to do. What blocks or takes long belongs into [`tokio::task::spawn_blocking`].
 pub fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
-    let runtime = tokio::runtime::Runtime::new()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(work);
     runtime.shutdown_background();
     done

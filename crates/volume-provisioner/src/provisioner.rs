@@ -28,6 +28,8 @@ use super::volume::{ProvisionedVolume, VolumeToDelete};
 ///   earlier call began. A call may follow one that succeeded, because the process can end before the answer is stored.
 /// - **All that `delete` needs is in the [`ProvisionedVolume`]**: in its source, and in its annotations. The class may
 ///   be deleted or different by then.
+/// - **No verb blocks its thread**, which everything else shares: the lease, the probes, the verbs for other volumes.
+///   Work with files or the processor belongs into [`tokio::task::spawn_blocking`].
 /// - **Work on other threads may continue** after a call was dropped, and during the next call, which must tolerate it.
 /// - **An error leaves nothing behind**, unless it is [retryable](VolumeError::retryable) or [in the
 ///   background](VolumeError::in_progress): after any other error of `provision` the claim is released.

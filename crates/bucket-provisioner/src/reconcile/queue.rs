@@ -23,9 +23,6 @@ use operator_runtime::engine::{QueueKey, Slowed, Urgency, Worker};
 /// After this time, a waiting claim is read again, and may report what it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same of a deleted claim whose status is still Ready.
-const PATIENCE_IF_READY: Duration = Duration::from_secs(2);
-
 /// Waits for a worker, which may take long, and then reads the claim again. `None` if there is nothing left to do, or the
 /// operator ends.
 pub(crate) async fn worker<P: Provisioner>(
@@ -51,8 +48,7 @@ pub(crate) async fn worker<P: Provisioner>(
         let mut entering = std::pin::pin!(ctx.workers.enter(&key));
         // The claim leaves its queue only if it now belongs to another queue.
         let worker = loop {
-            let patience = if is_ready_though_deleted(&claim) { PATIENCE_IF_READY } else { PATIENCE };
-            if let Ok(worker) = tokio::time::timeout(patience, entering.as_mut()).await {
+            if let Ok(worker) = tokio::time::timeout(PATIENCE, entering.as_mut()).await {
                 break Some(worker?);
             }
             claim = Claim::read(ctx.caches.claims.get(&object)?.as_ref(), &ctx.label);

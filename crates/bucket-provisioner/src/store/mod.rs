@@ -56,6 +56,8 @@
 //!   cluster. Secrets are in [`AppCredentials`] only. That also holds for the provisioning credentials.
 //! - [`endpoint`](Provisioner::endpoint), [`plan`](Provisioner::plan) and
 //!   [`check_bucket_name`](Provisioner::check_bucket_name) are pure: no I/O, and always the same answer.
+//! - **No verb blocks its thread**, which everything else shares: the lease, the probes, the verbs for other claims. Work
+//!   with files or the processor belongs into [`tokio::task::spawn_blocking`].
 //! - A verb that takes long returns early, so that other claims in the queue are served: `delete_bucket` with
 //!   [`BucketRemoval::Partial`], the other verbs with [`FailureClass::InProgress`].
 //!

@@ -21,7 +21,7 @@ use super::state::context::Context;
 use super::state::memory::Forgotten;
 use crate::api::{Guard, ObjectBucket, wire};
 use crate::decide::metadata::FieldManager;
-use operator_runtime::kubernetes::watch::{in_a_task, watch};
+use operator_runtime::kubernetes::watch::watch;
 use operator_runtime::observe::Observer;
 
 /// Objects in one page of a list. This limits the memory that lists need while they are read.
@@ -42,7 +42,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
     pub(super) fn claims(&self, cache: Writer<Guarded>) -> impl Stream<Item = watcher::Result<Guarded>> + use<P> {
         let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
         let (listed, check_all) = (Arc::clone(&self.ctx), self.orphan_check.clone());
-        let changed = watch("claims", self.namespaced::<Guarded>(), all(), self.observer())
+        watch("claims", self.namespaced::<Guarded>(), all(), self.observer())
             .modify(claim::trim)
             .reflect(cache)
             // The check of orphans looks into the cache.
@@ -61,8 +61,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
                     watcher::Event::Apply(claim) => Some(claim),
                     _ => None,
                 })
-            });
-        in_a_task(changed)
+            })
     }
 
     /// The ObjectBuckets that change.
@@ -186,12 +185,12 @@ fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &U
 fn changes<K: Send + 'static>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
 ) -> impl Stream<Item = watcher::Result<K>> {
-    in_a_task(events.try_filter_map(|event| {
+    events.try_filter_map(|event| {
         future::ok(match event {
             watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
             watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::InitDone => None,
         })
-    }))
+    })
 }
 
 pub(super) fn from_channel<T>(channel: UnboundedReceiver<T>) -> impl Stream<Item = T> {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::decide::{claim, reclaim, trim};
 use super::state::{Cached, Context};
-use operator_runtime::kubernetes::watch::{in_a_task, watch};
+use operator_runtime::kubernetes::watch::watch;
 
 /// Objects in one page of a list. This limits the memory that lists need while they are read.
 const PAGE: u32 = 200;
@@ -67,32 +67,26 @@ impl<P: Send + Sync + 'static> Streams<P> {
         cache: Writer<StorageClass>,
     ) -> impl Stream<Item = ObjectRef<PersistentVolumeClaim>> + Send + use<P> {
         let (ctx, listed, listed_all) = (Arc::clone(&self.ctx), Arc::clone(&self.ctx), self.claims_listed.clone());
-        let changed = watch(
-            "StorageClasses",
-            Api::<StorageClass>::all(self.ctx.client.clone()),
-            all(),
-            &self.ctx.options.observer,
-        )
-        .reflect(cache)
-        .inspect_ok(move |event| {
-            if let watcher::Event::InitDone = event {
-                listed.listed(Cached::Classes);
-                // Fails only if the operator ends.
-                let _ = listed_all.send(());
-            }
-        })
-        .filter_map(|event| {
-            future::ready(match event {
-                Ok(watcher::Event::Apply(class) | watcher::Event::Delete(class)) => Some(class.name_any()),
-                _ => None,
+        watch("StorageClasses", Api::<StorageClass>::all(self.ctx.client.clone()), all(), &self.ctx.options.observer)
+            .reflect(cache)
+            .inspect_ok(move |event| {
+                if let watcher::Event::InitDone = event {
+                    listed.listed(Cached::Classes);
+                    // Fails only if the operator ends.
+                    let _ = listed_all.send(());
+                }
             })
-        })
-        .flat_map(move |name| {
-            let waits =
-                |shown: &PersistentVolumeClaim| claim::class_of(shown) == name && claim::volume_of(shown).is_none();
-            stream::iter(references(&ctx.claims.state(), waits))
-        });
-        in_a_task(changed)
+            .filter_map(|event| {
+                future::ready(match event {
+                    Ok(watcher::Event::Apply(class) | watcher::Event::Delete(class)) => Some(class.name_any()),
+                    _ => None,
+                })
+            })
+            .flat_map(move |name| {
+                let waits =
+                    |shown: &PersistentVolumeClaim| claim::class_of(shown) == name && claim::volume_of(shown).is_none();
+                stream::iter(references(&ctx.claims.state(), waits))
+            })
     }
 
     fn kept<K>(
@@ -108,7 +102,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     {
         let ctx = Arc::clone(&self.ctx);
-        let changed = watch(what, api, all(), &self.ctx.options.observer)
+        watch(what, api, all(), &self.ctx.options.observer)
             .modify(trim)
             .reflect(cache)
             .inspect_ok(move |event| match event {
@@ -125,8 +119,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
                     watcher::Event::Apply(object) => Some(object),
                     _ => None,
                 })
-            });
-        in_a_task(changed)
+            })
     }
 }
 

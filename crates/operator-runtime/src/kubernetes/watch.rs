@@ -1,7 +1,5 @@
 //! Watching one kind of object, even if the API server, permissions or CRDs are missing for some time.
 
-use std::panic::resume_unwind;
-use std::pin::pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
@@ -9,8 +7,6 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use rand::RngExt as _;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use super::answers::status_code;
 use crate::observe::Observer;
@@ -22,8 +18,6 @@ const PERMISSIONS_MISSING: &str =
 
 /// Longest pause after a failed watch, and so the longest time until a recovery is noticed.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Changes that are read before the controller takes them.
-const READ_AHEAD: usize = 16;
 
 /// The events of all objects of `api` that `config` selects. `what` names them in the log, and `observer` counts failures.
 ///
@@ -69,33 +63,6 @@ where
                 }
             }
         }
-    })
-}
-
-/// A stream that never ends, read by a task of its own: so the processors share the work of long lists.
-pub fn in_a_task<T: Send + 'static>(stream: impl Stream<Item = T> + Send + 'static) -> impl Stream<Item = T> + Send {
-    let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    // The task ends when its set is dropped.
-    let mut task = JoinSet::new();
-    task.spawn(async move {
-        let mut stream = pin!(stream);
-        while let Some(item) = stream.next().await {
-            if sender.send(item).await.is_err() {
-                return;
-            }
-        }
-    });
-    stream::unfold((receiver, task), async |(mut receiver, mut task)| {
-        if let Some(item) = receiver.recv().await {
-            return Some((item, (receiver, task)));
-        }
-        if let Some(Err(error)) = task.join_next().await
-            && let Ok(panic) = error.try_into_panic()
-        {
-            // Otherwise the operator would continue without this watch.
-            resume_unwind(panic);
-        }
-        None
     })
 }
 

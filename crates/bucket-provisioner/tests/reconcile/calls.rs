@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 /// How long each call takes. Others act meanwhile.
 const LATENCY: Duration = Duration::from_millis(1);
+const LATE: Duration = Duration::from_secs(60);
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Verdict {
     Pass,
     /// It is not done, and answered with this HTTP status.
     Answer(u16),
+    /// It is done after a minute.
+    Late,
     /// It is done, and its answer is lost.
     LoseAnswer,
     /// It is not done, and never answered.
@@ -117,6 +120,10 @@ impl Calls {
         self.0.made.lock().push(name);
         match verdict {
             Verdict::Pass => Ok(effect()),
+            Verdict::Late => {
+                tokio::time::sleep(LATE).await;
+                Ok(effect())
+            }
             Verdict::Answer(status) => Err(Failed::Status(status)),
             Verdict::LoseAnswer => {
                 effect();

@@ -7,6 +7,7 @@ mod calls;
 mod crash;
 mod faults;
 mod flow;
+mod orphans;
 mod run;
 mod schedule;
 mod set_back;

@@ -146,6 +146,8 @@ impl<P: Provisioner> OrphanController<'_, P> {
         let removal = Box::pin(async {
             // What only this process has seen must not be forgotten with it.
             if let (None, Some(why)) = (&stored.release, &retain) {
+                // Nor is known what its last attempt created, and the store may not show that yet.
+                ctx.memory.entry(&claim.id, |m| m.executes());
                 let release = Release { at: Timestamp::now(), why: why.clone(), deleting: true };
                 records::release(ctx, &mut stored, release).await?;
             }

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use self::attempt::{Attempt, RecordState};
-use super::next::Next;
+use super::next::{BUSY, Next};
 use super::{adoption, in_sync, step, teardown};
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
@@ -100,7 +100,7 @@ impl<P: Provisioner> Attempt<'_, P> {
                 claims::add_finalizer(self.ctx, &mut self.claim, self.record_state.record()).await?;
             }
             ProvisionStep::Record => self.write_record().await?,
-            ProvisionStep::Adopt => self.take_record_over().await?,
+            ProvisionStep::Adopt => return self.take_record_over().await,
             ProvisionStep::Execute(verb) => {
                 if let Some(wait) = self.wait_before_replacement() {
                     return Ok(Some(Next::After(wait)));
@@ -150,11 +150,15 @@ impl<P: Provisioner> Attempt<'_, P> {
     }
 
     /// From here on the record belongs to the claim; any later attempt can finish the adoption.
-    async fn take_record_over(&mut self) -> Result<(), Error> {
+    async fn take_record_over(&mut self) -> Result<Option<Next>, Error> {
         let RecordState::Predecessor { stored, record } = &self.record_state else {
             return Err(Error::OutOfStep("there is no ObjectBucket to adopt"));
         };
         let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
+        // A removal that an admin requested before may still be deleting objects; it ends after this part.
+        let Some(_not_removed) = self.ctx.memory.try_lock(&stored.record.claim) else {
+            return Ok(Some(Next::After(BUSY)));
+        };
         tracing::info!(
             record = stored.name,
             former_uid = stored.record.claim.uid,
@@ -163,7 +167,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         );
         records::transfer(self.ctx, &mut stored, record).await?;
         self.record_state = RecordState::Stored { stored: Box::new(stored), is_new: false };
-        self.continue_with_upkeep()
+        self.continue_with_upkeep()?;
+        Ok(None)
     }
 
     /// A bound claim that lost its keys several times in a row waits before it gets new ones.

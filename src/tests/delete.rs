@@ -44,6 +44,10 @@ async fn a_missing_bucket_counts_as_removed() {
     let stage =
         without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(404, "NoSuchBucket"))]);
     assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
+    // Perhaps of a gateway before the store.
+    let stage = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", bare(404))]);
+    let unclear = stage.delete(&record(), None, Content::Delete).await.unwrap_err();
+    assert!(unclear.to_string().contains("DeleteBucket"), "{unclear}");
 }
 
 #[tokio::test]

@@ -423,6 +423,26 @@ async fn edits_never_delete_the_volume_of_a_bound_claim() {
     assert_eq!(shelf.calls(), [format!("provision {name}")]);
 }
 
+/// As Kubernetes does with a volume that it releases before it was bound, and an admin with one for another claim.
+#[tokio::test]
+async fn a_volume_whose_claim_was_replaced_in_it_is_not_deleted() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let retained = json!({ "reclaimPolicy": "Retain", "parameters": { "material": "wet paper" } });
+    let class = stage.class("disks", retained).await;
+    let claim = stage.submit("data", &class, json!({})).await;
+    let name = format!("pvc-{}", claim.uid().unwrap());
+    stage.wait_pv(&name, "created", |_| true).await;
+    let replaced = json!({ "spec": { "claimRef": { "name": "other", "uid": null, "resourceVersion": null } } });
+    stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(replaced)).await.unwrap();
+    stage.delete_claim("data").await;
+    stage.wait_claim_gone("data").await;
+    let calls = shelf.calls();
+    assert!(calls.iter().all(|call| call.starts_with("provision")), "{calls:?}");
+    assert_eq!(shelf.volumes(), [name.clone()]);
+    stage.pvs().delete(&name, &DeleteParams::default()).await.unwrap();
+}
+
 /// Its PersistentVolume is deleted by hand.
 #[tokio::test]
 async fn a_volume_deleted_before_it_was_bound_is_found_again() {

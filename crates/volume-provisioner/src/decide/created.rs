@@ -65,8 +65,13 @@ fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
 
 /// Whether a PersistentVolume with the right name is the claim's own, created by this provisioner.
 pub(crate) fn is_of(volume: &PersistentVolume, claim_uid: &str, provisioner: &str) -> bool {
+    is_for(volume, claim_uid) && is_by(volume, provisioner)
+}
+
+/// Whether a PersistentVolume was created by this provisioner, whichever claim it names now.
+pub(crate) fn is_by(volume: &PersistentVolume, provisioner: &str) -> bool {
     let by = volume.metadata.annotations.as_ref().and_then(|all| all.get(wire::PROVISIONED_BY));
-    is_for(volume, claim_uid) && by.map(String::as_str) == Some(provisioner)
+    by.map(String::as_str) == Some(provisioner)
 }
 
 /// Whether a PersistentVolume is the claim's, whoever created it.

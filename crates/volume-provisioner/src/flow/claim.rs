@@ -260,6 +260,10 @@ async fn is_ours<P: VolumeProvisioner>(
             ctx.who.provisioner,
         ))));
     }
+    // Its claimRef was changed, but what was provisioned is its volume: both have the claim's uid in their names.
+    if !is_of && created::is_by(&found, &ctx.who.provisioner) {
+        return Err(taken(&name));
+    }
     let asked = VolumeToDelete::new(Arc::new(ours));
     attempt::verb(ctx, claim::class_of(claim), "delete", ctx.provisioner.delete(&asked)).await?;
     claims::release(ctx, claim).await.map_err(Failed::kubernetes("release the claim"))?;
@@ -376,12 +380,13 @@ async fn gone_node<P: VolumeProvisioner>(
     Ok(())
 }
 
-/// The claim's own PersistentVolume, as it is now.
+/// The PersistentVolume that was created for the claim, as it is now. Kubernetes removes the claim's uid from one that it
+/// releases before it was bound, and an admin can give it to another claim: its volume still exists.
 async fn existing<P>(ctx: &Context<P>, claim: &PersistentVolumeClaim) -> Result<Option<PersistentVolume>, Failed> {
     let uid = claim.uid().unwrap_or_default();
     let found = volumes::get(ctx, &wire::volume_name(&uid)).await;
     let found = found.map_err(Failed::kubernetes("read the PersistentVolume"))?;
-    Ok(found.filter(|volume| created::is_of(volume, &uid, &ctx.who.provisioner)))
+    Ok(found.filter(|volume| created::is_by(volume, &ctx.who.provisioner)))
 }
 
 fn abilities<P: VolumeProvisioner>(ctx: &Context<P>) -> Abilities {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
@@ -165,7 +166,7 @@ impl Clients {
             control: self.control(credentials.clone(), caching, endpoints),
             iam: iam::Client::new(&self.global(credentials.clone(), caching, endpoints, endpoints.iam.as_deref())),
             sts: self.sts(credentials, caching, endpoints),
-            budget: self.budget.clone(),
+            budget: self.budget.of_another_store(),
             account: Account::default(),
             endpoints: endpoints.clone(),
             quotas: Arc::clone(&self.quotas),
@@ -238,6 +239,8 @@ impl Clients {
             .response_checksum_validation(s3::config::ResponseChecksumValidation::WhenRequired)
             // `Store` repeats some calls, and the controller a verb as a whole, with a backoff for each claim.
             .retry_config(RetryConfig::disabled())
+            // Each call has a time limit.
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .timeout_config(
                 TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_timeout(CALL_TIMEOUT).build(),
             );

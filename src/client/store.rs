@@ -40,7 +40,7 @@ pub(crate) struct Store {
     pub(crate) control: Option<s3control::Client>,
     /// `None` if the endpoint is not known.
     pub(crate) sts: Option<sts::Client>,
-    /// Shared by the listings of all stores.
+    /// Its part of what the listings of all stores share.
     pub(crate) budget: MemoryBudget,
     /// The account that the identity belongs to.
     pub(crate) account: Account,

@@ -20,6 +20,11 @@ pub fn is_check() -> bool {
     CLOCK.try_with(|clock| clock.is_check).unwrap_or(false)
 }
 
+/// Whether the verb that is dropped was given up because it waited too long for the rate limit.
+pub(super) fn has_waited_too_long() -> bool {
+    CLOCK.try_with(|clock| clock.waits.lock().all() >= clock.longest_waits()).unwrap_or(false)
+}
+
 /// Awaits a permit of the rate limit. Meanwhile the verb occupies no worker, and the time counts against none of its
 /// limits.
 ///
@@ -78,6 +83,10 @@ impl AttemptClock {
         Self { is_check, waits: Arc::default(), on_wait: Arc::new(on_wait) }
     }
 
+    fn longest_waits(&self) -> Duration {
+        if self.is_check { CHECK_WAITS } else { LONGEST_WAITS }
+    }
+
     /// Does the work within `limit`. Its waits do not count, but together they have a limit, too: what was read
     /// before must not be too old, and the claim may have changed.
     ///
@@ -85,7 +94,7 @@ impl AttemptClock {
     /// Which of the limits it has reached.
     pub async fn within<T>(self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Deadline> {
         let (began, waits) = (Instant::now(), Arc::clone(&self.waits));
-        let longest = if self.is_check { CHECK_WAITS } else { LONGEST_WAITS };
+        let longest = self.longest_waits();
         let mut work = pin!(CLOCK.scope(self, work));
         loop {
             // Either may come later, when it waits.

@@ -7,17 +7,17 @@
 //!  is it in sync? ──────────► does it wait? ──────────► who is next? ──► the attempt ┘
 //!        │ yes                     │ yes                 Workers          one at a time: Table::begin
 //!        ▼                         ▼                                      guarded, clock: how fast
-//!  recheck_in                  when again?
+//!  recheck_in (claims)         when again?
 //! ```
 //!
 //! 1. *Is it in sync?* A function of the caches and of what is remembered, one for each kind of object; this module does not
 //!    know it. A cache that is behind the last write is not asked.
 //! 2. *When again?* A [`Schedule`] for each object, in a [`Table`]: the wait after a failure, which ends early when its
-//!    [`Inputs`] change, or when something wakes it; the next recheck; one attempt at a time. A schedule has the times.
-//!    kube's scheduler, which each controller has, is the timer of waits; [`Table::due`] is that of rechecks.
+//!    [`Inputs`] change, or when something wakes it; the next recheck, if it has one; one attempt at a time. A schedule has
+//!    the times. kube's scheduler, which each controller has, is the timer of waits; [`Table::due`] is that of rechecks.
 //! 3. *Who is next?* [`Workers`], one queue in a process: stores have shares, namespaces are served round robin, and there are
-//!    three priorities. A store that does not answer, or refuses the credentials, has one worker at a time: its circuit
-//!    breaker.
+//!    three priorities. A store that three times in a row did not answer, or refused the credentials, has one worker at a
+//!    time: its circuit breaker. After [`Workers::close`] nobody gets one, so that the process can end.
 //! 4. *How fast?* The rate limiter of the store, if it has one; [`clock`] reports its waits to the engine. An attempt that
 //!    waits for it leaves its worker to other stores. [`guarded`] ends an attempt that takes too long or panics, and no other.
 //!

@@ -1,11 +1,12 @@
 //! Which claim is processed next. There are few workers, and neither a store that does not answer nor the claims of one
 //! namespace may occupy them all.
 //!
-//! A store has at most a quarter of the workers. After several calls in a row that the store did not answer, or in
-//! which it refused the credentials, only one claim at a time calls it, until it answers again: a circuit breaker.
-//! Namespaces are served round robin; a namespace that has more than half of the workers counts as having half, so that
-//! others need not wait for it. Claims whose users wait have the highest priority, then removals in many pieces, then the
-//! upkeep of bound claims; each of the latter two has at most half of a store's workers.
+//! A store has a quarter of the workers. A namespace that has more than half of those counts as having half, so that others
+//! need not wait for it: then the store has up to half as many more. After several calls in a row that the store did not
+//! answer, or in which it refused the credentials, only one claim at a time calls it, until it answers again: a circuit
+//! breaker. Namespaces are served round robin. Claims whose users wait have the highest priority, then removals in many
+//! pieces, then the upkeep of bound claims; each of the latter two has at most half of a store's workers, and at least one
+//! if the store has four or more.
 //!
 //! A claim that is throttled, because its store limits the rate of calls, still counts for the store's quarter, but not
 //! for all workers: another store gets that worker.
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 use self::queue::{Queue, Share};
 use self::store::Store;
+use super::clock;
 
 /// A queue of claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -133,7 +135,8 @@ impl Drop for Worker {
     }
 }
 
-/// A call to a store that is not answered yet. If it is dropped, because it took too long, that is a failure.
+/// A call to a store that is not answered yet. If it is dropped, because it took too long, that is a failure of the store;
+/// but not if the caller panicked, or waited too long for the rate limit.
 #[derive(Debug)]
 pub struct InFlight<'a> {
     workers: &'a Workers,
@@ -161,7 +164,7 @@ impl InFlight<'_> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_over && !std::thread::panicking() && !clock::has_waited_too_long() {
             let mut state = self.workers.state.lock();
             let store = state.stores.entry(Arc::clone(&self.store)).or_default();
             store.failures = store.failures.saturating_add(1);

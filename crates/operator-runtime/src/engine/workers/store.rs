@@ -73,11 +73,14 @@ impl Store {
         let has_room = |namespace: &Arc<str>| busy.has_room(limit, namespace) && all_busy.has_room(all, namespace);
         let half = (limit / 2).max(1);
         let (working, queues) = (&self.working, &mut self.queues);
-        let next = Urgency::ALL.into_iter().zip(queues).find_map(|(urgency, queue)| {
+        // One worker for each, however many claims of a higher priority wait.
+        let starving = |urgency: &Urgency| limit >= 4 && working[*urgency as usize] == 0;
+        let order = [Urgency::Purge, Urgency::Check].into_iter().filter(starving).chain(Urgency::ALL);
+        let next = order.into_iter().find_map(|urgency| {
             if urgency != Urgency::Wanted && working[urgency as usize] >= half {
                 return None;
             }
-            queue.pop(has_room).map(|(namespace, sender)| (namespace, urgency, sender))
+            queues[urgency as usize].pop(has_room).map(|(namespace, sender)| (namespace, urgency, sender))
         });
         let (namespace, urgency, _) = next.as_ref()?;
         self.busy.take(namespace);

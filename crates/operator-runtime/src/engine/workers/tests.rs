@@ -1,6 +1,11 @@
 #![allow(clippy::unwrap_used)]
-use futures::FutureExt as _;
+use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use super::super::clock::{self, AttemptClock};
+use super::super::guarded::{Interrupted, guarded};
 use super::store::{FAILURES, FORGOTTEN};
 use super::*;
 
@@ -50,6 +55,32 @@ async fn a_silent_store_is_called_by_one_claim_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn neither_a_panic_nor_the_rate_limit_is_a_failure_of_the_store() {
+    let workers = Workers::new(16);
+    let key = key("s3", "shop");
+    let limit = Duration::from_secs(1);
+    let attempt = |what: BoxFuture<'static, ()>| async {
+        let asked = workers.ask(Arc::clone(&key.store));
+        what.await;
+        asked.answered();
+    };
+    for _ in 0..FAILURES {
+        let clock = || AttemptClock::new(false, |_| {});
+        let panics = guarded(clock(), limit, attempt(async { panic!("a mistake") }.boxed())).await;
+        assert_eq!(panics, Err(Interrupted::Panicked));
+        let waits = guarded(clock(), limit, attempt(clock::wait(std::future::pending()).boxed())).await;
+        assert_eq!(waits, Err(Interrupted::Waiting));
+    }
+    assert_eq!(workers.slowed(&key.store), None);
+    for _ in 0..FAILURES {
+        let clock = AttemptClock::new(false, |_| {});
+        let hangs = guarded(clock, limit, attempt(std::future::pending().boxed())).await;
+        assert_eq!(hangs, Err(Interrupted::Working));
+    }
+    assert_eq!(workers.slowed(&key.store), Some(Slowed::Silent));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unused_silent_store_is_forgotten() {
     let workers = Workers::new(16);
     let key = key("silent", "shop");
@@ -82,6 +113,20 @@ async fn checks_have_the_lowest_priority_and_half_of_the_workers() {
     let next_check = next_check.as_mut().now_or_never().flatten().unwrap();
     drop((working, next, next_check));
     assert_nothing_is_left(&workers);
+}
+
+#[tokio::test]
+async fn however_many_are_wanted_a_purge_and_a_check_have_a_worker() {
+    let workers = Workers::new(32);
+    let of = |urgency, namespace| QueueKey { urgency, ..key("s3", namespace) };
+    let (more, purge, check) = (key("s3", "a"), of(Urgency::Purge, "a"), of(Urgency::Check, "b"));
+    let mut wanted: Vec<_> =
+        ["a", "b"].into_iter().flat_map(|namespace| at_once(&workers, &key("s3", namespace), 8)).collect();
+    let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(workers.enter(&more))).collect();
+    let mut others = [Box::pin(workers.enter(&purge)), Box::pin(workers.enter(&check))];
+    waiting.iter_mut().chain(&mut others).for_each(|next| assert!(next.as_mut().now_or_never().is_none()));
+    wanted.truncate(wanted.len() - 6);
+    others.iter_mut().for_each(|next| assert!(next.as_mut().now_or_never().flatten().is_some()));
 }
 
 #[tokio::test]

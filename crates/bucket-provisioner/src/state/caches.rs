@@ -99,7 +99,7 @@ impl Caches {
             };
             codec::read(&whole).ok()
         };
-        lookup::names(claim, self.records.irregular(&claim.id)).into_iter().find_map(at)
+        lookup::names(claim, self.records.irregular_of(&claim.id)).into_iter().find_map(at)
     }
 
     /// Whether a record that no longer names its claim may belong to another claim than this one: the record has that

@@ -95,7 +95,14 @@ struct Index {
     /// How many records name a bucket, by the hash of its name. A collision only costs a search.
     per_bucket: HashMap<u64, u32>,
     /// The records that do not have their claim's default name, by namespace and name of the claim. There are few.
-    irregular: HashMap<(String, String), Vec<String>>,
+    irregular: HashMap<(String, String), Vec<Irregular>>,
+}
+
+/// A record that does not have its claim's default name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Irregular {
+    name: String,
+    claim_uid: Option<String>,
 }
 
 impl Records {
@@ -157,8 +164,20 @@ impl Records {
 
     /// The records of claims with this namespace and name that do not have the default name.
     pub(crate) fn irregular(&self, claim: &ClaimId) -> Vec<String> {
+        self.irregular_if(claim, |_| true)
+    }
+
+    /// Those of them that do not name another claim as their own: a user can leave thousands of those, which must not cost
+    /// anything for each change of a claim.
+    pub(crate) fn irregular_of(&self, claim: &ClaimId) -> Vec<String> {
+        self.irregular_if(claim, |record| record.claim_uid.as_ref().is_none_or(|uid| *uid == claim.uid))
+    }
+
+    fn irregular_if(&self, claim: &ClaimId, include: impl Fn(&Irregular) -> bool) -> Vec<String> {
         let key = (claim.namespace.clone(), claim.name.clone());
-        self.index.lock().irregular.get(&key).cloned().unwrap_or_default()
+        let index = self.index.lock();
+        let records = index.irregular.get(&key).into_iter().flatten();
+        records.filter(|record| include(record)).map(|record| record.name.clone()).collect()
     }
 
     /// The names of the records that name a bucket, but for this one. Mostly there are none, which costs no search.
@@ -202,7 +221,7 @@ impl Index {
         if let Some((claim, record)) = &keys.irregular
             && let Some(names) = self.irregular.get_mut(claim)
         {
-            names.retain(|name| name != record);
+            names.retain(|known| known.name != record.name);
             if names.is_empty() {
                 self.irregular.remove(claim);
             }
@@ -214,7 +233,7 @@ impl Index {
 struct Keys {
     bucket: Option<u64>,
     /// The claim of a record that does not have its claim's default name, and the record's name.
-    irregular: Option<((String, String), String)>,
+    irregular: Option<((String, String), Irregular)>,
 }
 
 impl Keys {
@@ -239,11 +258,12 @@ impl Keys {
 }
 
 /// The claim of a record that does not have its claim's default name, and the record's name.
-fn irregular(object: &ObjectBucket) -> Option<((String, String), String)> {
+fn irregular(object: &ObjectBucket) -> Option<((String, String), Irregular)> {
     let (namespace, claim) = record::claim_name(object)?;
     let name = object.metadata.name.clone()?;
     let id = ClaimId { namespace: namespace.to_owned(), name: claim.to_owned(), uid: String::new() };
-    (record::names(&id).0.as_ref() != Some(&name)).then_some(((id.namespace, id.name), name))
+    let claim_uid = record::claim_uid(object).map(str::to_owned);
+    (record::names(&id).0.as_ref() != Some(&name)).then_some(((id.namespace, id.name), Irregular { name, claim_uid }))
 }
 
 #[cfg(test)]
@@ -331,6 +351,10 @@ mod tests {
         apply(&records, Event::Apply(object("obc-shop-photos", "one")));
         apply(&records, Event::Apply(object("obc-shop-photos-1234", "two")));
         assert_eq!(records.irregular(&claim), ["obc-shop-photos-1234"]);
+        assert_eq!(records.irregular_of(&claim), ["obc-shop-photos-1234"]);
+        let next = ClaimId { uid: "next".to_owned(), ..claim.clone() };
+        assert_eq!(records.irregular(&next), ["obc-shop-photos-1234"]);
+        assert!(records.irregular_of(&next).is_empty(), "it is the previous claim's");
         apply(&records, Event::Delete(object("obc-shop-photos-1234", "two")));
         assert!(records.irregular(&claim).is_empty());
     }

@@ -9,6 +9,15 @@ use bucket_provisioner::store::AppCredentials;
 use rand::RngExt as _;
 use serde::{Deserialize, Serialize};
 
+/// Waits for work with files in a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        // It panicked; nothing cancels it.
+        Err(gone) => std::panic::resume_unwind(gone.into_panic()),
+    }
+}
+
 /// What a key opens.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Key {

@@ -14,7 +14,7 @@ use s3s::{S3Request, S3Result, s3_error};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::keys::{Key, Keys};
+use super::keys::{Key, Keys, blocking};
 
 /// Whether a key stays in the directory of its bucket. `FileSystem` joins it to the path as it is.
 fn stays_inside(key: &str) -> bool {
@@ -43,14 +43,18 @@ const CONNECTIONS: usize = 200;
 struct Guard(Keys);
 
 impl Guard {
-    fn key(&self, id: &str) -> S3Result<Key> {
-        let found = self.0.find(id).map_err(|error| s3_error!(error, InternalError))?;
+    async fn key(&self, id: &str) -> S3Result<Key> {
+        let (keys, id) = (self.0.clone(), id.to_owned());
+        let found = blocking(move || keys.find(&id)).await.map_err(|error| s3_error!(error, InternalError))?;
         found.ok_or_else(|| s3_error!(InvalidAccessKeyId))
     }
 
     /// Whether the key of a request opens the bucket that it copies from.
-    fn may_copy<T>(&self, request: &S3Request<T>, from: &CopySource) -> S3Result<()> {
-        let key = request.credentials.as_ref().map(|credentials| self.key(&credentials.access_key)).transpose()?;
+    async fn may_copy<T>(&self, request: &S3Request<T>, from: &CopySource) -> S3Result<()> {
+        let key = match &request.credentials {
+            Some(credentials) => Some(self.key(&credentials.access_key).await?),
+            None => None,
+        };
         match (key, from) {
             (Some(opened), CopySource::Bucket { bucket, key, .. })
                 if *opened.bucket == **bucket && stays_inside(key) =>
@@ -65,7 +69,7 @@ impl Guard {
 #[async_trait::async_trait]
 impl S3Auth for Guard {
     async fn get_secret_key(&self, id: &str) -> S3Result<SecretKey> {
-        Ok(self.key(id)?.secret.into())
+        Ok(self.key(id).await?.secret.into())
     }
 }
 
@@ -73,7 +77,7 @@ impl S3Auth for Guard {
 impl S3Access for Guard {
     async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
         let id = request.credentials().map(|credentials| credentials.access_key.clone());
-        let key = self.key(&id.ok_or_else(|| s3_error!(AccessDenied))?)?;
+        let key = self.key(&id.ok_or_else(|| s3_error!(AccessDenied))?).await?;
         let opens = request.s3_path().get_bucket_name().is_some_and(|bucket| bucket == key.bucket);
         let inside = request.s3_path().get_object_key().is_none_or(stays_inside);
         if opens && inside && FOR_APPS.contains(&request.s3_op().name()) {
@@ -83,7 +87,7 @@ impl S3Access for Guard {
     }
 
     async fn copy_object(&self, request: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
-        self.may_copy(request, &request.input.copy_source)
+        self.may_copy(request, &request.input.copy_source).await
     }
 
     async fn delete_objects(&self, request: &mut S3Request<DeleteObjectsInput>) -> S3Result<()> {

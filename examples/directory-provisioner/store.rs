@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
@@ -11,7 +11,7 @@ use bucket_provisioner::store::{
     ProbeCall, Reason, Recalled, Record, Start, StoreError, Topic,
 };
 
-use super::keys::{Keys, create_if_missing, random, remove_if_there};
+use super::keys::{Keys, blocking, create_if_missing, random, remove_if_there};
 use super::marks::Marks;
 use super::server;
 
@@ -34,7 +34,7 @@ const FAILED: Reason =
     Reason::new("StoreFailing", Topic::Store).meaning("the file system refused").remedy("see the message");
 
 /// Directories as buckets.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Directories {
     root: PathBuf,
     url: String,
@@ -79,6 +79,15 @@ impl Directories {
             });
         }
         Ok(directories)
+    }
+
+    /// Does something with the files, which can be slow: meanwhile the operator renews its lease, and serves others.
+    async fn with_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let this = self.clone();
+        blocking(move || this.open().and_then(work)).await
     }
 
     fn open(&self) -> Result<Store, StoreError> {
@@ -194,6 +203,33 @@ impl Store {
         }
         Ok(if deleted.is_empty() { AccessRemoval::NotFound } else { AccessRemoval::Deleted })
     }
+
+    fn delete(&self, record: &Record, content: Content) -> Result<BucketRemoval, StoreError> {
+        let bucket = &record.plan.bucket;
+        let directory = self.directory(record);
+        match self.marks.find(bucket).map_err(failed)? {
+            Some(mark) if mark.names(record) => {}
+            _ if directory.try_exists().map_err(failed)? => {
+                return Ok(BucketRemoval::LeftInPlace(format!(
+                    "directory {bucket:?} was left in place, because it has no mark of this claim"
+                )));
+            }
+            _ => return Ok(BucketRemoval::NotFound),
+        }
+        let was_there = directory.try_exists().map_err(failed)?;
+        let deleted = match content {
+            _ if !was_there => Ok(()),
+            Content::Delete => fs::remove_dir_all(&directory),
+            Content::Keep => fs::remove_dir(&directory),
+        };
+        match deleted {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Ok(BucketRemoval::NotEmpty),
+            result => result.map_err(failed)?,
+        }
+        self.remove_metadata(bucket).map_err(failed)?;
+        self.marks.remove(bucket).map_err(failed)?;
+        Ok(if was_there { BucketRemoval::Deleted } else { BucketRemoval::NotFound })
+    }
 }
 
 impl Provisioner for Directories {
@@ -214,34 +250,28 @@ impl Provisioner for Directories {
     /// The id of the root, so that an empty directory where a volume should be mounted is not taken for a store from
     /// which everything was deleted.
     async fn account(&self, _: &Call<'_, Self>) -> Result<Option<String>, StoreError> {
-        self.open()?;
-        let file = self.root.join("id");
-        if !file.try_exists().map_err(failed)? {
-            let draft = self.root.join(random(20));
-            fs::write(&draft, random(20)).map_err(failed)?;
-            // Of several that try, one succeeds.
-            let linked = fs::hard_link(&draft, &file);
-            remove_if_there(&draft).map_err(failed)?;
-            match linked {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-                _ => {}
-            }
-        }
-        fs::read_to_string(file).map(Some).map_err(failed)
+        let root = self.root.clone();
+        self.with_store(move |_| root_id(&root).map(Some).map_err(failed)).await
     }
 
     async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
-        self.open().map_err(CreateError::Refused)?.create(call.record)
+        let (this, record) = (self.clone(), call.record.clone());
+        blocking(move || this.open().map_err(CreateError::Refused)?.create(&record)).await
     }
 
     async fn grant(&self, call: &Call<'_, Self>) -> Result<AppCredentials, CreateError<StoreError>> {
-        let store = self.open().map_err(CreateError::Refused)?;
-        store.check(call.record).map_err(CreateError::Refused)?;
-        Ok(store.issue(call.record)?)
+        let (this, record) = (self.clone(), call.record.clone());
+        blocking(move || {
+            let store = this.open().map_err(CreateError::Refused)?;
+            store.check(&record).map_err(CreateError::Refused)?;
+            Ok(store.issue(&record)?)
+        })
+        .await
     }
 
     async fn probe(&self, call: &ProbeCall<'_, Self>) -> Result<Probe, StoreError> {
-        let key = self.open()?.keys.find(&call.credentials.access_key_id).map_err(failed)?;
+        let id = call.credentials.access_key_id.clone();
+        let key = self.with_store(move |store| store.keys.find(&id).map_err(failed)).await?;
         Ok(match key {
             Some(key) if key.bucket == call.record.plan.bucket => Probe::Usable,
             _ => Probe::NotYet("there is no such key".to_owned()),
@@ -249,26 +279,36 @@ impl Provisioner for Directories {
     }
 
     async fn rotate(&self, call: &Call<'_, Self>, present: &str) -> Result<Option<AppCredentials>, StoreError> {
-        let store = self.open()?;
-        store.keys.delete(call.user(), &[present]).map_err(failed)?;
-        store.keys.issue(call.user(), call.bucket()).map(Some).map_err(failed)
+        let (record, present) = (call.record.clone(), present.to_owned());
+        self.with_store(move |store| {
+            store.keys.delete(record.user(), &[&present]).map_err(failed)?;
+            store.keys.issue(record.user(), &record.plan.bucket).map(Some).map_err(failed)
+        })
+        .await
     }
 
     async fn check(&self, call: &Call<'_, Self>, keys: &[&str]) -> Result<Checkup, StoreError> {
-        let store = self.open()?;
-        store.check(call.record)?;
-        let keys_lost = keys.first().is_some_and(|id| matches!(store.keys.find(id), Ok(None)));
-        let deleted = store.keys.delete(call.user(), keys).map_err(failed)?;
-        Ok(Checkup::default().with_keys_lost(keys_lost).with_deleted_keys(deleted))
+        let record = call.record.clone();
+        let keys: Vec<_> = keys.iter().map(|id| (*id).to_owned()).collect();
+        self.with_store(move |store| {
+            store.check(&record)?;
+            let keys_lost = keys.first().is_some_and(|id| matches!(store.keys.find(id), Ok(None)));
+            let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+            let deleted = store.keys.delete(record.user(), &keys).map_err(failed)?;
+            Ok(Checkup::default().with_keys_lost(keys_lost).with_deleted_keys(deleted))
+        })
+        .await
     }
 
     async fn recall(&self, call: &Call<'_, Self>) -> Result<Option<Recalled>, StoreError> {
-        let mark = self.open()?.marks.find(call.bucket()).map_err(failed)?;
+        let bucket = call.bucket().to_owned();
+        let mark = self.with_store(move |store| store.marks.find(&bucket).map_err(failed)).await?;
         Ok(mark.map(|mark| Recalled::new(mark.claim()).with_cluster(mark.cluster)))
     }
 
     async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
-        self.open()?.revoke(call.record, call.present)
+        let (record, present) = (call.record.clone(), call.present.cloned());
+        self.with_store(move |store| store.revoke(&record, present.as_ref())).await
     }
 
     /// What a file system shows is so.
@@ -277,30 +317,23 @@ impl Provisioner for Directories {
     }
 
     async fn delete_bucket(&self, call: &Call<'_, Self>, content: Content) -> Result<BucketRemoval, StoreError> {
-        let store = self.open()?;
-        let bucket = call.bucket();
-        let directory = store.directory(call.record);
-        match store.marks.find(bucket).map_err(failed)? {
-            Some(mark) if mark.names(call.record) => {}
-            _ if directory.try_exists().map_err(failed)? => {
-                return Ok(BucketRemoval::LeftInPlace(format!(
-                    "directory {bucket:?} was left in place, because it has no mark of this claim"
-                )));
-            }
-            _ => return Ok(BucketRemoval::NotFound),
-        }
-        let was_there = directory.try_exists().map_err(failed)?;
-        let deleted = match content {
-            _ if !was_there => Ok(()),
-            Content::Delete => tokio::fs::remove_dir_all(&directory).await,
-            Content::Keep => tokio::fs::remove_dir(&directory).await,
-        };
-        match deleted {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Ok(BucketRemoval::NotEmpty),
-            result => result.map_err(failed)?,
-        }
-        store.remove_metadata(bucket).map_err(failed)?;
-        store.marks.remove(bucket).map_err(failed)?;
-        Ok(if was_there { BucketRemoval::Deleted } else { BucketRemoval::NotFound })
+        let record = call.record.clone();
+        self.with_store(move |store| store.delete(&record, content)).await
     }
+}
+
+fn root_id(root: &Path) -> io::Result<String> {
+    let file = root.join("id");
+    if !file.try_exists()? {
+        let draft = root.join(random(20));
+        fs::write(&draft, random(20))?;
+        // Of several that try, one succeeds.
+        let linked = fs::hard_link(&draft, &file);
+        remove_if_there(&draft)?;
+        match linked {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    fs::read_to_string(file)
 }

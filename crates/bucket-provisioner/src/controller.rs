@@ -10,14 +10,12 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use kube::Client;
-use kube::runtime::controller::{self as kube_controller, Controller};
-use kube::runtime::reflector;
+use kube::runtime::reflector::{self, ObjectRef};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::{Notify, oneshot};
 
-use crate::decide::claim::Guarded;
 use crate::objects::cluster;
 pub use crate::options::Options;
 pub(crate) use crate::reconcile::owner::{Owner, parameters as recorded_parameters, read as read_owner};
@@ -28,6 +26,8 @@ use crate::state::context::Context;
 use crate::state::owner_secrets::OwnerSecrets;
 use crate::store::Provisioner;
 use crate::streams::Streams;
+use crate::triggers;
+use operator_runtime::engine;
 use operator_runtime::kubernetes::pages;
 use operator_runtime::observe::Phase;
 
@@ -63,28 +63,24 @@ pub async fn run<P: Provisioner>(
     let (orphan_check, orphan_checks) = unbounded_channel();
     let streams = Streams { ctx: Arc::clone(&ctx), listed: Arc::clone(&listed), orphan_check: orphan_check.clone() };
 
-    let (stop, stopped) = oneshot::channel::<()>();
     let ending = Arc::clone(&ctx);
     let shutdown = shutdown.map(move |()| {
         tracing::info!("shutting down: running work is finished now or by the next run");
         ending.workers.close();
-        // Fails only if the controller has already ended.
-        let _ = stop.send(());
     });
+    let shutdown = shutdown.boxed().shared();
 
-    let controller = Controller::for_stream(streams.claims(claim_writer), claims)
-        // Not bounded here: `Workers` decides which claim is next.
-        .with_config(kube_controller::Config::default().concurrency(0))
-        .watches_stream(streams.records(), crate::triggers::claims_of_record(Arc::clone(&ctx)))
-        .watches_stream(streams.classes(), crate::triggers::claims_of_class(Arc::clone(&ctx)))
-        .owns_stream(streams.secrets())
-        .owns_stream(streams.config_maps())
-        .reconcile_on(crate::triggers::claims_after_lists(listed, Arc::clone(&ctx)))
-        .reconcile_on(crate::triggers::claims_of_secret(changed_secrets, Arc::clone(&ctx)))
-        .reconcile_on(crate::triggers::claims_with_due_upkeep(Arc::clone(&ctx)))
-        .graceful_shutdown_on(stopped.map(drop))
-        .run(claim::reconcile, never, Arc::clone(&ctx))
-        .for_each(async |outcome| log(&outcome));
+    let triggers = stream::select_all([
+        triggers::of(streams.claims(claim_writer), |claim| vec![ObjectRef::from_obj(&claim)]),
+        triggers::of(streams.records(), triggers::claims_of_record(Arc::clone(&ctx))),
+        triggers::of(streams.classes(), triggers::claims_of_class(Arc::clone(&ctx))),
+        triggers::of(streams.secrets(), |secret| triggers::claims_of_output(&secret)),
+        triggers::of(streams.config_maps(), |config_map| triggers::claims_of_output(&config_map)),
+        triggers::claims_after_lists(listed, Arc::clone(&ctx)).boxed(),
+        triggers::claims_of_secret(changed_secrets, Arc::clone(&ctx)).boxed(),
+        triggers::claims_with_due_upkeep(Arc::clone(&ctx)).boxed(),
+    ]);
+    let controller = engine::run(triggers, shutdown.clone(), |object| claim::reconcile(&ctx, object));
     let deadline = shutdown.then(|()| grace(&ctx));
     let orphans = orphans::run(&ctx, orphan_checks, orphan_check);
     let serving = ctx.caches.filled().map(|()| drop(ctx.options.observer.health().set_phase(Phase::Serving)));
@@ -120,25 +116,9 @@ fn show<P: Provisioner>(ctx: &Arc<Context<P>>) {
     });
 }
 
-/// How long running work may continue. Until all caches are filled, no work runs, but kube's controller would wait for
-/// its cache.
+/// How long running work may continue. Until all caches are filled, what runs waits for them.
 async fn grace<P>(ctx: &Context<P>) {
     if ctx.caches.are_filled() {
         tokio::time::sleep(SHUTDOWN_GRACE).await;
     }
-}
-
-/// Logs errors of kube's controller; the reconcile itself never fails.
-fn log<T, E: std::error::Error>(outcome: &Result<T, kube_controller::Error<std::convert::Infallible, E>>) {
-    match outcome {
-        Ok(_) | Err(kube_controller::Error::ObjectNotFound(_)) => {}
-        Err(kube_controller::Error::QueueError(error)) => {
-            tracing::warn!(%error, "watching the cluster failed; retrying")
-        }
-        Err(error) => tracing::warn!(%error, "controller"),
-    }
-}
-
-fn never<P>(_: Arc<Guarded>, error: &std::convert::Infallible, _: Arc<Context<P>>) -> kube_controller::Action {
-    match *error {}
 }

@@ -3,9 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt as _, stream};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _, future, stream};
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
 use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -83,6 +86,23 @@ pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectB
         }
         claims
     }
+}
+
+/// The claims that these objects concern.
+pub(super) fn of<K: Send + 'static>(
+    objects: impl Stream<Item = watcher::Result<K>> + Send + 'static,
+    mut claims: impl FnMut(K) -> Vec<ObjectRef<Guarded>> + Send + 'static,
+) -> BoxStream<'static, ObjectRef<Guarded>> {
+    // Our watches never fail.
+    let objects = objects.filter_map(|object| future::ready(object.ok()));
+    objects.flat_map(move |object| stream::iter(claims(object))).boxed()
+}
+
+/// The claim whose Secret or ConfigMap this is.
+pub(super) fn claims_of_output<K>(output: &PartialObjectMeta<K>) -> Vec<ObjectRef<Guarded>> {
+    let ObjectMeta { namespace, owner_references, .. } = &output.metadata;
+    let owners = owner_references.iter().flatten();
+    owners.filter_map(|owner| ObjectRef::from_owner_ref(namespace.as_deref(), owner, ())).collect()
 }
 
 /// A class that appears or changes ends the wait of its claims.

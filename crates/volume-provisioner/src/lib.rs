@@ -41,14 +41,12 @@ mod streams;
 mod volume;
 pub mod wire;
 
-use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use kube::Client;
-use kube::runtime::controller::{self as kube_controller, Action, Controller};
 use kube::runtime::reflector;
 
 /// The crates whose types this one's API has, in the versions that fit.
@@ -65,6 +63,7 @@ use self::state::Context;
 use self::streams::{Streams, claims_after_lists, volumes_after_lists};
 pub use self::volume::{ProvisionedVolume, VolumeToDelete};
 pub use operator_runtime::ReclaimPolicy;
+use operator_runtime::engine;
 pub use operator_runtime::flags::NoFlags;
 use operator_runtime::kubernetes::pages;
 use operator_runtime::observe::Phase;
@@ -97,22 +96,17 @@ pub async fn run<P: VolumeProvisioner>(
         ending.workers.close();
     });
     let shutdown = shutdown.boxed().shared();
-    // Not bounded here: `Workers` decides which claim is next.
-    let config = || kube_controller::Config::default().concurrency(0);
-    let changed_classes = streams.classes(class_writer);
-    let claim_work = Controller::for_stream(streams.claims(claim_writer), claims)
-        .with_config(config())
-        .reconcile_on(changed_classes)
-        .reconcile_on(claims_after_lists(listed.claims, Arc::clone(&ctx)))
-        .graceful_shutdown_on(shutdown.clone())
-        .run(claim::reconcile, never, Arc::clone(&ctx))
-        .for_each(async |outcome| log(&outcome));
-    let volume_work = Controller::for_stream(streams.volumes(volume_writer), volumes)
-        .with_config(config())
-        .reconcile_on(volumes_after_lists(listed.volumes, Arc::clone(&ctx)))
-        .graceful_shutdown_on(shutdown.clone())
-        .run(flow_volume::reconcile, never, Arc::clone(&ctx))
-        .for_each(async |outcome| log(&outcome));
+    let claim_triggers = stream::select_all([
+        streams::of(streams.claims(claim_writer)),
+        streams.classes(class_writer).boxed(),
+        claims_after_lists(listed.claims, Arc::clone(&ctx)).boxed(),
+    ]);
+    let volume_triggers = stream::select_all([
+        streams::of(streams.volumes(volume_writer)),
+        volumes_after_lists(listed.volumes, Arc::clone(&ctx)).boxed(),
+    ]);
+    let claim_work = engine::run(claim_triggers, shutdown.clone(), |object| claim::reconcile(&ctx, object));
+    let volume_work = engine::run(volume_triggers, shutdown.clone(), |object| flow_volume::reconcile(&ctx, object));
     let work = futures::future::join(claim_work, volume_work);
     let deadline = shutdown.then(|()| tokio::time::sleep(SHUTDOWN_GRACE));
     let serving = ctx.filled().map(|()| drop(observer.health().set_phase(Phase::Serving)));
@@ -123,16 +117,4 @@ pub async fn run<P: VolumeProvisioner>(
         never = serving.then(|()| pending()) => never,
     }
     tracing::info!(remembered = ctx.memory.len(), "stopped");
-}
-
-/// Logs errors of kube's controller; the reconcile itself never fails.
-fn log<T, E: std::error::Error>(outcome: &Result<T, kube_controller::Error<Infallible, E>>) {
-    match outcome {
-        Ok(_) | Err(kube_controller::Error::ObjectNotFound(_)) => {}
-        Err(error) => tracing::warn!(%error, "controller"),
-    }
-}
-
-fn never<K, C>(_: Arc<K>, error: &Infallible, _: Arc<C>) -> Action {
-    match *error {}
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _, TryStreamExt as _, future, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -121,6 +122,14 @@ impl<P: Send + Sync + 'static> Streams<P> {
                 })
             })
     }
+}
+
+/// These objects.
+pub(super) fn of<K: Resource<DynamicType = ()> + 'static>(
+    objects: impl Stream<Item = watcher::Result<K>> + Send + 'static,
+) -> BoxStream<'static, ObjectRef<K>> {
+    // Our watches never fail.
+    objects.filter_map(|object| future::ready(object.ok().as_ref().map(ObjectRef::from_obj))).boxed()
 }
 
 /// The claims that may need work, whenever a list was read.

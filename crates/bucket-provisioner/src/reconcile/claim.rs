@@ -1,12 +1,11 @@
 //! One claim: find out what is due, and do it. This file is the table of contents of the operator: each step has a
 //! comment whether it reads, decides or writes.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use kube::ResourceExt as _;
-use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tracing::{Instrument as _, Span};
 
@@ -25,38 +24,36 @@ use crate::state::memory::inputs;
 use crate::state::stores;
 use crate::store::{Failure as _, Provisioner};
 use operator_runtime::engine::clock::AttemptClock;
-use operator_runtime::engine::{self, Interrupted, Urgency};
+use operator_runtime::engine::{self, Interrupted, Reconcile, Urgency};
 
 /// Longest time one attempt may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Does what is due for one claim. A failure is reported on the claim and retried with backoff.
-pub(crate) async fn reconcile<P: Provisioner>(
-    guarded: Arc<Guarded>,
-    ctx: Arc<Context<P>>,
-) -> Result<Action, Infallible> {
-    // Boxed, because thousands of claims come here at once, and most of them are in sync.
-    match ctx.caches.are_filled().then(|| answer_from_caches(&ctx, &guarded, true)).flatten() {
-        Some(action) => Ok(action),
-        None => Ok(Box::pin(work(guarded, ctx)).await),
+pub(crate) fn reconcile<P: Provisioner>(ctx: &Arc<Context<P>>, object: &ObjectRef<Guarded>) -> Reconcile {
+    // One that was deleted needs nothing.
+    let Some(guarded) = ctx.caches.claims.get(object) else { return Reconcile::Later(None) };
+    match ctx.caches.are_filled().then(|| answer_from_caches(ctx, &guarded, true)).flatten() {
+        Some(next) => Reconcile::Later(next.wait()),
+        None => Reconcile::Now(Box::pin(work(guarded, Arc::clone(ctx)).map(Next::wait))),
     }
 }
 
 /// What the caches alone can answer. `Some`: nothing is due now. `may_learn`: a claim that would tell whether the CRD
 /// keeps conditions is reconciled.
-fn answer_from_caches<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Action> {
+fn answer_from_caches<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Next> {
     // 1. The claim from the cache, unless the operator has written a newer version. (reads)
     let claim = Claim::read(guarded, &ctx.label);
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
-        return Some(Action::await_change());
+        return Some(Next::Done);
     }
     // 2. A bound claim that has not changed needs nothing until upkeep is due. (decides)
     if is_in_sync(ctx, &claim, may_learn) {
-        return Some(Action::await_change());
+        return Some(Next::Done);
     }
     // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
     let remaining = ctx.memory.get(&claim.id, |m| m.waits.remaining(inputs(&claim)))?;
-    Some(Action::requeue(remaining))
+    Some(Next::After(remaining))
 }
 
 /// Whether a bound claim needs nothing; then it is checked again when upkeep is due.
@@ -70,17 +67,17 @@ pub(crate) fn is_in_sync<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) ->
     }
 }
 
-async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Action {
+async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Next {
     // 4. What all decisions depend on, and then once more what the caches show. (reads)
     ctx.caches.filled().await;
     let claim = Claim::read(&guarded, &ctx.label);
     conditions::learn(&ctx, &claim).await;
-    if let Some(action) = answer_from_caches(&ctx, &guarded, false) {
-        return action;
+    if let Some(next) = answer_from_caches(&ctx, &guarded, false) {
+        return next;
     }
 
     // 5. A worker, and the claim as it is by then. (reads)
-    let Some((claim, worker)) = queue::worker(&ctx, claim, &guarded).await else { return Action::await_change() };
+    let Some((claim, worker)) = queue::worker(&ctx, claim, &guarded).await else { return Next::Done };
 
     // 6. One attempt at what is due. (writes)
     let attempt = ctx.memory.entry(&claim.id, |m| m.waits.attempt(inputs(&claim)));
@@ -102,7 +99,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
 
     // 8. When to reconcile again. If nothing was written, no watch event wakes the claim. (decides)
     if next != Next::Done {
-        return next.into();
+        return next;
     }
     match due_while_in_sync(&ctx, &claim) {
         None => {
@@ -110,14 +107,14 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
             if let Some(wait) = go_upkeep_in(&ctx, &claim) {
                 ctx.memory.recheck_in(&claim.id, Some(wait));
             }
-            Action::await_change()
+            Next::Done
         }
         Some((Upkeep::Nothing, wait)) => {
             ctx.memory.recheck_in(&claim.id, wait);
-            Action::await_change()
+            Next::Done
         }
         // Not at once, because the caches may be older than the attempt.
-        Some(_) => Action::requeue(Duration::from_secs(1)),
+        Some(_) => Next::After(Duration::from_secs(1)),
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use kube::runtime::controller::Action;
-
 /// How long to wait while the same claim is processed elsewhere.
 pub(crate) const BUSY: Duration = Duration::from_secs(1);
 
@@ -25,11 +23,5 @@ impl Next {
             Self::Now => Some(Duration::ZERO),
             Self::After(wait) => Some(wait),
         }
-    }
-}
-
-impl From<Next> for Action {
-    fn from(next: Next) -> Self {
-        next.wait().map_or_else(Self::await_change, Self::requeue)
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Caches {
     /// The one namespace whose claims are watched; `None` for all.
     scope: Option<String>,
     pub(crate) claims: Store<Guarded>,
-    /// Only kube's controller may ask that of the store of claims: only the last caller is notified.
+    /// The store of claims itself notifies only the last one that waits for that.
     claims_listed: watch::Sender<bool>,
     pub(crate) records: Records,
     pub(crate) classes: Cache<StorageClass>,

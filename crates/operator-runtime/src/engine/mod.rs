@@ -14,7 +14,8 @@
 //!    know it. A cache that is behind the last write is not asked.
 //! 2. *When again?* A [`Schedule`] for each object, in a [`Table`]: the wait after a failure, which ends early when its
 //!    [`Inputs`] change, or when something wakes it; the next recheck, if it has one; one attempt at a time. A schedule has
-//!    the times. kube's scheduler, which each controller has, is the timer of waits; [`Table::due`] is that of rechecks.
+//!    the times. [`run`] has the timer of waits, and reconciles each object one at a time; [`Table::due`] is that of
+//!    rechecks.
 //! 3. *Who is next?* [`Workers`], one queue in a process: stores have shares, namespaces are served round robin, and there are
 //!    three priorities. A store that three times in a row did not answer, or refused the credentials, has one worker at a
 //!    time: its circuit breaker. After [`Workers::close`] nobody gets one, so that the process can end.
@@ -23,17 +24,19 @@
 //!
 //! | kind | triggers | what is its own |
 //! |---|---|---|
-//! | claim | a controller of kube | while it waits for new keys to work, it has no worker |
-//! | ObjectBucket | kube's scheduler alone, because few are checked | a check has no worker, only a removal does; that excludes an attempt of the claim |
-//! | PersistentVolumeClaim, PersistentVolume | a controller of kube each | one table for both; the store of the queue is the StorageClass |
+//! | claim | [`run`] | while it waits for new keys to work, it has no worker |
+//! | ObjectBucket | kube's scheduler alone, because few are checked, four at a time | a check has no worker, only a removal does; that excludes an attempt of the claim |
+//! | PersistentVolumeClaim, PersistentVolume | [`run`], for each kind | one table for both; the store of the queue is the StorageClass |
 
 pub mod clock;
 mod guarded;
+mod runner;
 mod schedule;
 mod table;
 mod workers;
 
 pub use self::guarded::{Interrupted, guarded};
+pub use self::runner::{Reconcile, run};
 pub use self::schedule::{Inputs, Schedule, hash};
 pub use self::table::{Claimed, Remembered, Table};
 pub use self::workers::{InFlight, Load, QueueKey, Slowed, Urgency, Worker, Workers};

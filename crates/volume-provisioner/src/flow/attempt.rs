@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use kube::runtime::controller::Action;
 use tracing::{Instrument as _, Span};
 
 use crate::decide::retry::Retry;
@@ -166,24 +165,24 @@ pub(crate) fn after<P>(
     namespace: &str,
     failed: &Failed,
     retry: &Retry,
-) -> (Action, Option<String>) {
+) -> (Option<Duration>, Option<String>) {
     if failed.may_be_race() && ctx.memory.raced(uid) {
-        return (Action::requeue(RACE), None);
+        return (Some(RACE), None);
     }
     let (message, resync) = (failed.message(), ctx.options.resync_period);
     match failed.kind() {
         VolumeErrorKind::Ignored => {
             ctx.memory.set_wait(uid, resync);
-            (Action::requeue(resync), None)
+            (Some(resync), None)
         }
         VolumeErrorKind::InProgress => {
             let (wait, is_first) = ctx.memory.polled(uid, retry);
             // The message may change each time.
-            (Action::requeue(wait), Some(message).filter(|_| is_first))
+            (Some(wait), Some(message).filter(|_| is_first))
         }
         VolumeErrorKind::Terminal | VolumeErrorKind::WrongNode => {
             ctx.memory.set_wait(uid, resync);
-            (Action::requeue(resync), Some(message))
+            (Some(resync), Some(message))
         }
         VolumeErrorKind::Retryable | VolumeErrorKind::Refused => {
             let (wait, given_up) = ctx.memory.failed(uid, namespace, retry, resync);
@@ -191,7 +190,7 @@ pub(crate) fn after<P>(
                 true => format!("{message}; giving up after {} attempts", retry.threshold.unwrap_or_default()),
                 false => message,
             };
-            (Action::requeue(wait), Some(message))
+            (Some(wait), Some(message))
         }
     }
 }

@@ -2,13 +2,11 @@
 //!
 //! Long, because the steps for a claim are in the order in which they are taken.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt as _;
-use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tracing::Instrument as _;
 
@@ -25,24 +23,26 @@ use crate::request::{SelectedNode, VolumeRequest};
 use crate::state::{Context, LAG, inputs};
 use crate::volume::VolumeToDelete;
 use crate::wire;
-use operator_runtime::engine::{Inputs, QueueKey, Urgency};
+use operator_runtime::engine::{Inputs, QueueKey, Reconcile, Urgency};
 use operator_runtime::observe::spans::{self, SpanTarget};
 
 /// Until an attempt that still runs has ended.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Does what is due for one claim.
-pub(crate) async fn reconcile<P: VolumeProvisioner>(
-    claim: Arc<PersistentVolumeClaim>,
-    ctx: Arc<Context<P>>,
-) -> Result<Action, Infallible> {
-    if is_due(&ctx, &claim).is_none() {
-        return Ok(Action::await_change());
-    }
-    // Boxed, because thousands of claims come here at once, and most of them rest.
-    let action = Box::pin(work(&ctx, Arc::clone(&claim))).await;
-    ctx.tidy(&ctx.claims, &*claim);
-    Ok(action)
+pub(crate) fn reconcile<P: VolumeProvisioner>(
+    ctx: &Arc<Context<P>>,
+    object: &ObjectRef<PersistentVolumeClaim>,
+) -> Reconcile {
+    let Some(claim) = ctx.claims.get(object).filter(|claim| is_due(ctx, claim).is_some()) else {
+        return Reconcile::Later(None);
+    };
+    let ctx = Arc::clone(ctx);
+    Reconcile::Now(Box::pin(async move {
+        let wait = work(&ctx, Arc::clone(&claim)).await;
+        ctx.tidy(&ctx.claims, &*claim);
+        wait
+    }))
 }
 
 /// What is due, as far as the caches show. (decides)
@@ -52,28 +52,28 @@ fn is_due<P>(ctx: &Context<P>, claim: &PersistentVolumeClaim) -> Option<(Due, Op
     (due != Due::Nothing).then_some((due, class))
 }
 
-async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolumeClaim>) -> Action {
+async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolumeClaim>) -> Option<Duration> {
     // 1. The caches, a worker, and the claim as it is by then. (reads)
     ctx.filled().await;
     let uid = claim.uid().unwrap_or_default();
     let class = claim::class_of(&claim);
     if let Some(left) = ctx.memory.left(&uid, seen(&claim, ctx.class(class).as_ref())) {
-        return Action::requeue(left);
+        return Some(left);
     }
     let namespace = claim.namespace().unwrap_or_default();
     let queue = QueueKey { store: class.into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
-    let Some(_worker) = ctx.workers.enter(&queue).await else { return Action::await_change() };
+    let _worker = ctx.workers.enter(&queue).await?;
     let shown = ctx.claims.get(&ObjectRef::from_obj(&*claim)).filter(|shown| shown.uid().as_ref() == Some(&uid));
-    let Some(claim) = shown.filter(|shown| !ctx.memory.is_stale(&**shown)) else { return Action::await_change() };
+    let claim = shown.filter(|shown| !ctx.memory.is_stale(&**shown))?;
     // 2. What is due. (decides)
-    let Some((due, class)) = is_due(ctx, &claim) else { return Action::await_change() };
+    let (due, class) = is_due(ctx, &claim)?;
     let seen = seen(&claim, class.as_ref());
     let waits = ctx.memory.left(&uid, seen);
     let binds = || ctx.memory.has_just_created(&uid).filter(|_| due == Due::Provision || claim::is_being_bound(&claim));
     if let Some(left) = waits.or_else(binds) {
-        return Action::requeue(left);
+        return Some(left);
     }
-    let Some(_busy) = ctx.memory.begin(&uid, seen) else { return Action::requeue(BUSY) };
+    let Some(_busy) = ctx.memory.begin(&uid, seen) else { return Some(BUSY) };
     // 3. It is done. (writes)
     let span = tracing::info_span!("claim", claim = key(&claim));
     let name = claim.name_any();
@@ -83,18 +83,18 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     // 4. A failure is reported, and retried. What Kubernetes does not bind in time is checked again. (writes)
     let is_unbound = || ctx.memory.has_just_created(&uid).is_some() || ctx.volume_of(&claim).is_some();
     let failed = match done {
-        Ok(()) if due == Due::Provision && is_unbound() => return Action::requeue(LAG),
-        Ok(()) => return Action::await_change(),
+        Ok(()) if due == Due::Provision && is_unbound() => return Some(LAG),
+        Ok(()) => return None,
         Err(failed) => failed,
     };
-    let (action, message) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.provision_retry);
+    let (wait, message) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.provision_retry);
     if let Some(message) = message {
         tracing::debug!(claim = key(&claim), "{message}");
         let is_error = failed.kind() != VolumeErrorKind::InProgress;
         let reason = if is_error { events::PROVISIONING_FAILED } else { events::PROVISIONING };
         on_claim(ctx, &claim, reason, &message).await;
     }
-    action
+    wait
 }
 
 async fn dispatch<P: VolumeProvisioner>(

@@ -1,13 +1,11 @@
 //! One PersistentVolume: find out what is due, and do it.
 
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
-use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tracing::Instrument as _;
 
@@ -21,7 +19,7 @@ use crate::provisioner::VolumeProvisioner;
 use crate::state::{Context, inputs};
 use crate::volume::VolumeToDelete;
 use crate::wire;
-use operator_runtime::engine::{QueueKey, Urgency};
+use operator_runtime::engine::{QueueKey, Reconcile, Urgency};
 use operator_runtime::observe::spans::{self, SpanTarget};
 
 /// Until an attempt that still runs has ended.
@@ -32,20 +30,21 @@ const SLOW: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Does what is due for one PersistentVolume.
-pub(crate) async fn reconcile<P: VolumeProvisioner>(
-    volume: Arc<PersistentVolume>,
-    ctx: Arc<Context<P>>,
-) -> Result<Action, Infallible> {
-    if reclaim::due(&volume, &ctx.who.provisioner, None) == Due::Nothing {
-        return Ok(Action::await_change());
-    }
-    // Boxed, because thousands of them come here at once, and most of them rest.
-    let action = Box::pin(work(&ctx, Arc::clone(&volume))).await;
-    ctx.tidy(&ctx.volumes, &*volume);
-    Ok(action)
+pub(crate) fn reconcile<P: VolumeProvisioner>(
+    ctx: &Arc<Context<P>>,
+    object: &ObjectRef<PersistentVolume>,
+) -> Reconcile {
+    let is_due = |volume: &Arc<PersistentVolume>| reclaim::due(volume, &ctx.who.provisioner, None) != Due::Nothing;
+    let Some(volume) = ctx.volumes.get(object).filter(is_due) else { return Reconcile::Later(None) };
+    let ctx = Arc::clone(ctx);
+    Reconcile::Now(Box::pin(async move {
+        let wait = work(&ctx, Arc::clone(&volume)).await;
+        ctx.tidy(&ctx.volumes, &*volume);
+        wait
+    }))
 }
 
-async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolume>) -> Action {
+async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolume>) -> Option<Duration> {
     // 1. The caches, a worker, and the PersistentVolume as it is by then. (reads)
     ctx.filled().await;
     let uid = volume.uid().unwrap_or_default();
@@ -57,15 +56,15 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
         QueueKey { store: class.as_str().into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
     let seen = |volume: &PersistentVolume| inputs(&(&volume.spec, &volume.metadata.annotations, &volume.status));
     if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
-        return Action::requeue(left);
+        return Some(left);
     }
-    let Some(_worker) = ctx.workers.enter(&queue).await else { return Action::await_change() };
+    let _worker = ctx.workers.enter(&queue).await?;
     let shown = ctx.volumes.get(&ObjectRef::from_obj(&*volume)).filter(|shown| shown.uid().as_ref() == Some(&uid));
-    let Some(volume) = shown.filter(|shown| !ctx.memory.is_stale(&**shown)) else { return Action::await_change() };
+    let volume = shown.filter(|shown| !ctx.memory.is_stale(&**shown))?;
     if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
-        return Action::requeue(left);
+        return Some(left);
     }
-    let Some(_busy) = ctx.memory.begin(&uid, seen(&volume)) else { return Action::requeue(BUSY) };
+    let Some(_busy) = ctx.memory.begin(&uid, seen(&volume)) else { return Some(BUSY) };
     // 2. What is due, and that. (writes)
     let span = tracing::info_span!("volume", volume = volume.name_any());
     let (name, claim_uid) = (claim.name.unwrap_or_default(), claim.uid.unwrap_or_default());
@@ -74,20 +73,23 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let done = attempt::guarded(traced, Box::pin(dispatch(ctx, &volume))).instrument(span).await;
     // 3. A failure is reported, and retried. (writes)
     let failed = match done {
-        Ok(action) => return action,
+        Ok(wait) => return wait,
         Err(failed) => failed,
     };
-    let (action, message) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.delete_retry);
+    let (wait, message) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.delete_retry);
     if let Some(message) = message {
         tracing::debug!(volume = volume.name_any(), "{message}");
         let is_error = failed.kind() != VolumeErrorKind::InProgress;
         let reason = if is_error { events::VOLUME_FAILED_DELETE } else { events::VOLUME_DELETE };
         on_volume(ctx, &volume, reason, &message).await;
     }
-    action
+    wait
 }
 
-async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<Action, Failed> {
+async fn dispatch<P: VolumeProvisioner>(
+    ctx: &Context<P>,
+    volume: &Arc<PersistentVolume>,
+) -> Result<Option<Duration>, Failed> {
     if let Some(since) = ctx.memory.since_deleted(volume.metadata.uid.as_deref().unwrap_or_default()) {
         return let_go(ctx, volume, since).await;
     }
@@ -116,7 +118,7 @@ async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<Persisten
             return delete(ctx, volume).await;
         }
     }
-    Ok(Action::await_change())
+    Ok(None)
 }
 
 /// The claim that the PersistentVolume is released from, if there is one of that name now that names it, too.
@@ -133,11 +135,14 @@ async fn named_by<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<Opti
     Ok(found.filter(names).map(|_| format!("{namespace}/{claim}")))
 }
 
-async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<Action, Failed> {
+async fn delete<P: VolumeProvisioner>(
+    ctx: &Context<P>,
+    volume: &Arc<PersistentVolume>,
+) -> Result<Option<Duration>, Failed> {
     // 1. The finalizer, which keeps it until its volume is deleted. (writes)
     if volume.metadata.deletion_timestamp.is_none() && !has(volume, wire::VOLUME_FINALIZER) {
         set_finalizer(ctx, volume, true).await?;
-        return Ok(Action::await_change());
+        return Ok(None);
     }
     // 2. From now on no claim can be bound to it. If it has changed since it was read, it is read again. (writes)
     let live = match volume.metadata.deletion_timestamp {
@@ -150,7 +155,7 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
     let is_it = |live: &PersistentVolume| {
         live.uid() == volume.uid() && reclaim::due(live, &ctx.who.provisioner, None) == Due::Delete
     };
-    let Some(live) = live.filter(is_it).map(Arc::new) else { return Ok(Action::await_change()) };
+    let Some(live) = live.filter(is_it).map(Arc::new) else { return Ok(None) };
     // 3. The volume. (writes)
     let uid = volume.metadata.uid.as_deref().unwrap_or_default();
     let event = async {
@@ -177,13 +182,17 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
 ///
 /// Kubernetes removes its own finalizer at the same time. It writes the whole object as it saw it, so our write would make
 /// its write fail with a conflict. So ours is removed after the other one.
-async fn let_go<P>(ctx: &Context<P>, volume: &PersistentVolume, since_deleted: Duration) -> Result<Action, Failed> {
+async fn let_go<P>(
+    ctx: &Context<P>,
+    volume: &PersistentVolume,
+    since_deleted: Duration,
+) -> Result<Option<Duration>, Failed> {
     let left = PATIENCE.saturating_sub(since_deleted);
     if has(volume, wire::PROTECTION_FINALIZER) && !left.is_zero() {
-        return Ok(Action::requeue(left));
+        return Ok(Some(left));
     }
     set_finalizer(ctx, volume, false).await?;
-    Ok(Action::await_change())
+    Ok(None)
 }
 
 /// What was just created is marked for its claim, which is held until then.

@@ -439,7 +439,7 @@ async fn a_volume_whose_claim_was_replaced_in_it_is_not_deleted() {
     stage.wait_claim_gone("data").await;
     let calls = shelf.calls();
     assert!(calls.iter().all(|call| call.starts_with("provision")), "{calls:?}");
-    assert_eq!(shelf.volumes(), [name.clone()]);
+    assert_eq!(shelf.volumes(), std::slice::from_ref(&name));
     stage.pvs().delete(&name, &DeleteParams::default()).await.unwrap();
 }
 

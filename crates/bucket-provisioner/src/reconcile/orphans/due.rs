@@ -73,6 +73,12 @@ fn is_being_removed<P>(ctx: &Context<P>, object: &ObjectBucket) -> bool {
     object.metadata.deletion_timestamp.is_some() && is_deleted
 }
 
+/// Whether a record is one of ours, and of a claim in a namespace that is served.
+pub(super) fn is_served<P>(ctx: &Context<P>, object: &ObjectBucket) -> bool {
+    let in_namespace = |served: &String| record::claim_name(object).is_some_and(|(namespace, _)| namespace == served);
+    record::is_ours(object, &ctx.options.provisioner_name) && ctx.options.namespace.as_ref().is_none_or(in_namespace)
+}
+
 /// Whether the caches show a record of ours without its claim, with an admin's annotation, or deleted by somebody.
 pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
     let Some(object) = ctx.caches.records.object(name) else { return false };
@@ -82,7 +88,6 @@ pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
     let shown = ctx.caches.claims.get(&ObjectRef::new(claim).within(namespace));
     let here = record::cluster_uid(&object).is_none_or(|cluster| cluster == ctx.cluster);
     let is_claims = here && shown.is_some_and(|shown| shown.meta().uid.as_deref() == Some(uid));
-    record::is_ours(&object, &ctx.options.provisioner_name)
-        && ctx.options.namespace.as_deref().is_none_or(|ours| ours == namespace)
+    is_served(ctx, &object)
         && (!is_claims || action::action(&object) != Ok(None) || object.metadata.deletion_timestamp.is_some())
 }

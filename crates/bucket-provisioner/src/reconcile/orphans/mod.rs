@@ -148,8 +148,9 @@ impl<P: Provisioner> OrphanController<'_, P> {
 
     async fn process_claimed(&self, name: &str, worker: Option<&Worker>) -> Outcome {
         let object = match within_limit(None, records::read(self.ctx, name)).await {
-            Ok(Some(object)) => object,
-            Ok(None) => {
+            // Another provisioner may have created one of that name meanwhile.
+            Ok(Some(object)) if due::is_served(self.ctx, &object) => object,
+            Ok(_) => {
                 self.forget(name);
                 return Next::Done.into();
             }

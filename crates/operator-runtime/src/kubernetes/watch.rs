@@ -22,8 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The events of all objects of `api` that `config` selects. `what` names them in the log, and `observer` counts failures.
 ///
 /// # Guarantees
-/// - It never fails and never ends: a failure is logged, and after a pause the watch continues. If it failed, kube's
-///   controller would pause all its watches.
+/// - It never fails and never ends: a failure is logged, and after a pause the watch continues.
 /// - It starts again with a list if the API server no longer knows the version at which the watch stopped. kube's
 ///   watcher does this only after an error event in the stream; after an answer with 404 (the CRD was deleted, and may
 ///   be another one now) or 410, it would ask for the same version forever.

@@ -1,6 +1,7 @@
 //! How fast an account may be called. AWS limits the calls of an account to a service, and shows that only by throttling
-//! some of them. There is one limiter for each account and service. Nothing waits before a call is throttled. Then calls
-//! are sent one after another, at a rate that falls by a quarter with a throttled call and grows until the next one.
+//! some of them. There is one limiter for each account and service. While none is throttled, few are in flight at first, and
+//! each that ends lets two follow, so that the limit is not met by all at once. Then calls are sent one after another,
+//! at a rate that falls by a quarter with a throttled call and grows until the next one.
 //!
 //! A throttled call was not executed, so it is repeated, behind the calls that wait, and later each time: it may be throttled
 //! for its own reasons. Checks of bound claims come last.
@@ -17,6 +18,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use bucket_provisioner::store::rate_wait;
 
+/// Calls that may be in flight before any has ended: more than one claim makes at the same time.
+const IN_FLIGHT: usize = 8;
 /// Calls a second after the first throttled call: more than most accounts allow, because a rate falls faster than it grows.
 const FIRST: f64 = 50.0;
 /// What remains of the rate after a throttled call.
@@ -30,6 +33,9 @@ const SLOWEST: f64 = 2.0;
 const FASTEST: f64 = 1000.0;
 /// How late a call can be sent without delaying the next one.
 const SLACK: Duration = Duration::from_millis(50);
+
+/// After this time without a call, few are in flight at first again.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// A call is given up that is throttled again after this time.
 const REPEATED: Duration = Duration::from_secs(30);
@@ -46,7 +52,10 @@ impl Limiters {
         if let Some(limiter) = limiters.get(&scope) {
             return Arc::clone(limiter);
         }
-        limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || limiter.state.lock().rate().is_some());
+        // Each bucket has its own, so there are many. Those that are idle know nothing.
+        if limiters.len() == limiters.capacity() {
+            limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.state.lock().is_idle());
+        }
         Arc::clone(limiters.entry(scope).or_default())
     }
 }
@@ -55,12 +64,17 @@ impl Limiters {
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
     state: Mutex<State>,
-    /// The head of the queue may have changed.
+    /// The head of the queue, or the number of calls in flight, may have changed.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    in_flight: usize,
+    /// Calls that were not throttled and have ended, with whatever result, since there was none for a while.
+    ended: usize,
+    /// When the last call ended.
+    last: Option<Instant>,
     /// The rate after the last throttled call, and when that was.
     limit: Option<(f64, Instant)>,
     /// When the next call may be sent.
@@ -71,23 +85,14 @@ struct State {
 }
 
 impl Limiter {
-    /// Waits until a call may be sent. Returns the time, for [`throttled`](Self::throttled).
-    pub(crate) async fn acquire(&self) -> Instant {
+    /// Waits until a call may be sent.
+    pub(crate) async fn acquire(&self) -> Sent<'_> {
         let waiting = self.enqueue();
-        if waiting.take().is_err() {
+        // Before a rate is known, only the service can be slow.
+        if !waiting.starts_slowly().await {
             rate_wait::wait(waiting.over()).await;
         }
-        Instant::now()
-    }
-
-    /// A call that was sent at this time was throttled.
-    pub(crate) fn throttled(&self, sent: Instant) {
-        let mut state = self.state.lock();
-        // Calls that were in flight at the same time are one event.
-        if state.limit.is_none_or(|(_, since)| sent > since) {
-            let rate = state.rate().map_or(FIRST, |rate| rate * FALL);
-            state.limit = Some((rate.max(SLOWEST), Instant::now()));
-        }
+        Sent { limiter: self, at: Instant::now() }
     }
 
     fn enqueue(&self) -> Waiting<'_> {
@@ -106,6 +111,11 @@ impl State {
         let rate = rate * (1.0 + GROWTH * since.elapsed().as_secs_f64().powi(2));
         (rate < FASTEST).then_some(rate)
     }
+
+    /// Whether it knows nothing of its service.
+    fn is_idle(&self) -> bool {
+        self.rate().is_none() && self.in_flight == 0 && self.last.is_none_or(|last| last.elapsed() > IDLE)
+    }
 }
 
 /// A call in the queue, until this is dropped.
@@ -114,21 +124,53 @@ struct Waiting<'a> {
     key: (bool, u64),
 }
 
+/// Why a call is not sent yet.
+struct NotYet {
+    /// There is a rate.
+    is_limited: bool,
+    /// When to try again; otherwise when something has changed.
+    until: Option<Instant>,
+}
+
 impl Waiting<'_> {
-    /// Whether the call may be sent now; else when to try again, if it is the next one.
-    fn take(&self) -> Result<(), Option<Instant>> {
+    /// Whether the call may be sent now.
+    fn take(&self) -> Result<(), NotYet> {
         let mut state = self.limiter.state.lock();
-        let (Some(rate), now) = (state.rate(), Instant::now()) else { return Ok(()) };
+        if state.is_idle() {
+            state.ended = 0;
+        }
+        let rate = state.rate();
+        let not_before = |until| Err(NotYet { is_limited: rate.is_some(), until });
         if state.queue.first() != Some(&self.key) {
-            return Err(None);
+            return not_before(None);
         }
-        let next = state.next.unwrap_or(now);
-        if next > now {
-            return Err(Some(next));
+        match rate {
+            None if state.in_flight >= IN_FLIGHT + state.ended => return not_before(None),
+            None => {}
+            Some(rate) => {
+                let now = Instant::now();
+                let next = state.next.unwrap_or(now);
+                if next > now {
+                    return not_before(Some(next));
+                }
+                let earliest = now.checked_sub(SLACK).unwrap_or(now);
+                state.next = Some(next.max(earliest) + Duration::from_secs_f64(1.0 / rate));
+            }
         }
-        let earliest = now.checked_sub(SLACK).unwrap_or(now);
-        state.next = Some(next.max(earliest) + Duration::from_secs_f64(1.0 / rate));
+        state.in_flight += 1;
         Ok(())
+    }
+
+    /// Waits as long as nothing is throttled; false if the rate decides when the call is sent.
+    async fn starts_slowly(&self) -> bool {
+        loop {
+            let changed = self.limiter.changed.notified();
+            match self.take() {
+                Ok(()) => return true,
+                Err(NotYet { is_limited: true, .. }) => return false,
+                Err(_) => changed.await,
+            }
+        }
     }
 
     async fn over(&self) {
@@ -136,12 +178,8 @@ impl Waiting<'_> {
             let changed = self.limiter.changed.notified();
             match self.take() {
                 Ok(()) => return,
-                Err(None) => changed.await,
-                Err(Some(next)) => tokio::select! {
-                    () = sleep_until(next) => {}
-                    // A call that is not a check has come.
-                    () = changed => {}
-                },
+                Err(NotYet { until: None, .. }) => changed.await,
+                Err(NotYet { until: Some(next), .. }) => sleep_until(next).await,
             }
         }
     }
@@ -150,6 +188,37 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.limiter.state.lock().queue.remove(&self.key);
+        self.limiter.changed.notify_waiters();
+    }
+}
+
+/// A call in flight, until this is dropped.
+pub(crate) struct Sent<'a> {
+    limiter: &'a Limiter,
+    pub(crate) at: Instant,
+}
+
+impl Sent<'_> {
+    /// The service has answered.
+    pub(crate) fn answered(self, is_throttled: bool) {
+        let mut state = self.limiter.state.lock();
+        if !is_throttled {
+            state.ended = state.ended.saturating_add(1);
+        } else if state.limit.is_none_or(|(_, since)| self.at > since) {
+            // Calls that were in flight at the same time are one event.
+            let rate = state.rate().map_or(FIRST, |rate| rate * FALL);
+            state.limit = Some((rate.max(SLOWEST), Instant::now()));
+        }
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        {
+            let mut state = self.limiter.state.lock();
+            state.in_flight -= 1;
+            state.last = Some(Instant::now());
+        }
         self.limiter.changed.notify_waiters();
     }
 }

@@ -95,15 +95,14 @@ impl Store {
         let (mut backoff, mut retries) = (Backoff::default(), 0..RETRIES);
         loop {
             let sent = limiter.acquire().await;
+            let began = sent.at;
             let answer = self.call_once(operation, resource.clone(), Box::pin(send())).await;
             let is_throttled = answer.as_ref().map_or_else(CallError::is_throttled, &part);
-            if is_throttled {
-                limiter.throttled(sent);
-            }
+            sent.answered(is_throttled);
             let repeats = match &answer {
                 Err(_) if is_throttled => backoff.wait().await,
                 Err(error) if operation.service() == Service::Objects && error.is_transient() => {
-                    sent.elapsed() < RETRIED && retries.next().is_some()
+                    began.elapsed() < RETRIED && retries.next().is_some()
                 }
                 _ => false,
             };

@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use rstest::rstest;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::limiter::{Backoff, Limiter};
-use bucket_provisioner::store::rate_wait::AttemptClock;
+use crate::client::limiter::{Backoff, Limiter, Limiters};
+use bucket_provisioner::store::rate_wait::{AttemptClock, Deadline};
 
 /// Claims that are served at the same time, of those that wait.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 100;
 /// Calls of a claim, one after another.
 const CALLS: usize = 6;
 
@@ -77,7 +77,7 @@ impl Service {
 async fn call(limiter: &Limiter, service: &Mutex<Service>) {
     let (latency, mut backoff) = (service.lock().latency, Backoff::default());
     loop {
-        let began = limiter.acquire().await;
+        let sent = limiter.acquire().await;
         sleep(latency / 2).await;
         let executes = {
             let mut service = service.lock();
@@ -87,10 +87,10 @@ async fn call(limiter: &Limiter, service: &Mutex<Service>) {
             executes
         };
         sleep(latency / 2).await;
+        sent.answered(!executes);
         if executes {
             return;
         }
-        limiter.throttled(began);
         backoff.wait().await;
     }
 }
@@ -143,14 +143,56 @@ async fn ten_claims_take_less_than_a_minute_if_a_third_is_throttled(#[values(1, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_before_a_call_is_throttled_nor_long_after() {
+async fn what_is_never_throttled_is_soon_called_without_a_wait() {
     let (limiter, service) = (Limiter::default(), Service::new(Limit::None, 20));
-    let (calls, took) = serve(&limiter, &service, 320).await;
-    let latencies = Duration::from_millis(20 * 320 / AT_ONCE as u64 * CALLS as u64);
-    assert_eq!((calls, took), (1.0, latencies));
-    limiter.throttled(Instant::now());
+    let latencies = Duration::from_millis(20 * CALLS as u64);
+    let (calls, took) = serve(&limiter, &service, AT_ONCE).await;
+    assert_eq!(calls, 1.0);
+    // 8, 16, 32 and 64 calls at a time.
+    assert!(took <= latencies + Duration::from_millis(4 * 20), "{took:?}");
+    assert_eq!(serve(&limiter, &service, AT_ONCE).await, (1.0, latencies));
+    limiter.acquire().await.answered(true);
     sleep(Duration::from_secs(100)).await;
-    assert_eq!(serve(&limiter, &service, 320).await, (1.0, latencies));
+    let (calls, took) = serve(&limiter, &service, AT_ONCE).await;
+    assert!(
+        calls == 1.0 && took <= latencies + Duration::from_millis(4 * 20),
+        "long after one was throttled: {took:?}"
+    );
+}
+
+/// A service with room for few calls is not asked for all that wait at once.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn few_calls_are_throttled_until_the_rate_is_known(#[values(5.0, 15.0, 50.0)] limit: f64) {
+    let (limiter, service) = (Limiter::default(), Service::new(Limit::rate(limit), 20));
+    // By the second time, the first is forgotten.
+    for _ in 0..2 {
+        let (calls, _) = serve(&limiter, &service, AT_ONCE).await;
+        assert!(calls <= 1.065, "{calls} calls for each that was needed");
+        sleep(Duration::from_secs(600)).await;
+    }
+}
+
+/// It is reported as one that does not respond.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_hangs_is_not_taken_for_one_that_limits() {
+    let limiter = Limiter::default();
+    let _calls = futures::future::join_all((0..8).map(|_| limiter.acquire())).await;
+    let waits = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&waits);
+    let clock = AttemptClock::new(false, move |_| *counted.lock() += 1);
+    assert_eq!(clock.within(Duration::from_secs(9), limiter.acquire()).await.err(), Some(Deadline::Working));
+    assert_eq!(*waits.lock(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_makes_room_for_the_next() {
+    let limiter = Limiter::default();
+    for _ in 0..3 {
+        let calls = futures::future::join_all((0..8).map(|_| limiter.acquire())).await;
+        assert!(timeout(Duration::from_secs(9), limiter.acquire()).await.is_err(), "none has ended");
+        drop(calls);
+    }
 }
 
 /// When it executes calls again, it is soon used again.
@@ -168,14 +210,14 @@ async fn a_service_that_throttles_everything_is_called_slowly() {
 #[tokio::test(start_paused = true)]
 async fn checks_are_last_and_no_call_that_waits_is_lost() {
     let limiter = Arc::new(Limiter::default());
-    limiter.throttled(limiter.acquire().await);
+    limiter.acquire().await.answered(true);
     limiter.acquire().await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut calls = Vec::new();
     for (number, is_check) in [true, false, false, true, false].into_iter().enumerate() {
         let (limiter, order) = (Arc::clone(&limiter), Arc::clone(&order));
         let call = async move {
-            limiter.acquire().await;
+            drop(limiter.acquire().await);
             order.lock().push(number);
         };
         let clock = AttemptClock::new(is_check, |_| {});
@@ -188,4 +230,23 @@ async fn checks_are_last_and_no_call_that_waits_is_lost() {
         call.await.unwrap().unwrap();
     }
     assert_eq!(*order.lock(), [2, 4, 0, 3]);
+}
+
+/// Each bucket has a limiter for its objects.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_is_forgotten_only_when_it_is_idle() {
+    let limiters = Limiters::default();
+    let service = Service::new(Limit::None, 20);
+    serve(&limiters.of("account".into()), &service, AT_ONCE).await;
+    let of_new_buckets = || (0..AT_ONCE).for_each(|bucket| drop(limiters.of(format!("bucket {bucket}"))));
+    of_new_buckets();
+    let limiter = limiters.of("account".into());
+    let all = stream::iter(0..AT_ONCE).then(|_| limiter.acquire()).collect::<Vec<_>>();
+    assert!(timeout(Duration::from_secs(1), all).await.is_ok(), "all are in flight at once");
+
+    let left = Arc::downgrade(&limiter);
+    drop(limiter);
+    sleep(Duration::from_secs(3600)).await;
+    of_new_buckets();
+    assert!(left.upgrade().is_none(), "what is not used is not remembered");
 }

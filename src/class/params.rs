@@ -97,7 +97,7 @@ impl Parameters for ClassParameters {
         let s3_endpoint = raw.s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
         let region = raw.region.as_deref().unwrap_or(DEFAULT_REGION);
         let credentials = credentials(raw.create_bucket_user.as_deref(), common.owner_secret.as_ref())?;
-        if credentials == CredentialsMode::ShareOwner && common.rotation.every.is_some() {
+        if credentials == CredentialsMode::ShareOwner && common.rotate_keys_every().is_some() {
             let problem = "leaves claims without users, but rotateKeysEvery rotates the keys of users";
             return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
         }

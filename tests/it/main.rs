@@ -13,6 +13,7 @@ mod admission;
 mod adopt_command;
 mod adoption;
 mod another_store;
+mod api_server;
 mod bad_input;
 mod chaos;
 mod classes;

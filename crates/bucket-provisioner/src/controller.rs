@@ -81,13 +81,12 @@ pub async fn run<P: Provisioner>(
         triggers::claims_with_due_upkeep(Arc::clone(&ctx)).boxed(),
     ]);
     let controller = engine::run(triggers, shutdown.clone(), |object| claim::reconcile(&ctx, object));
+    let orphans = orphans::run(&ctx, orphan_checks, orphan_check, shutdown.clone());
     let deadline = shutdown.then(|()| grace(&ctx));
-    let orphans = orphans::run(&ctx, orphan_checks, orphan_check);
     let serving = ctx.caches.filled().map(|()| drop(ctx.options.observer.health().set_phase(Phase::Serving)));
     tokio::select! {
-        () = controller => {}
+        _ = futures::future::join(controller, orphans) => {}
         () = end_unused_watches(&ctx) => {}
-        () = orphans => {}
         () = deadline => {}
         // Never completes: only its beginning is reported.
         never = serving.then(|()| pending()) => never,

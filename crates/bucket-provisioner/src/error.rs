@@ -5,7 +5,7 @@ use super::reasons;
 use super::refusal::Refusal;
 use crate::api::{object_name, wire};
 use crate::store::{Failure, FailureClass, SecretRef};
-use operator_runtime::kubernetes::answers::{describe, status_code};
+use operator_runtime::kubernetes::answers::{describe, is_replaced, status_code};
 
 /// Why a reconcile stopped. `Display` is the message on the claim: what is wrong, then the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -230,9 +230,12 @@ impl Error {
         Self::Store(Box::new(failure))
     }
 
-    /// Another writer was faster, or the object was deleted. This is not reported: the watch shows the change.
+    /// Another writer was faster, or the object was deleted or replaced. This is not reported: the watch shows the change.
     pub(crate) fn is_race(&self) -> bool {
-        matches!(self, Self::Kubernetes { source, .. } if matches!(status_code(source), Some(404 | 409)))
+        match self {
+            Self::Kubernetes { source, .. } => matches!(status_code(source), Some(404 | 409)) || is_replaced(source),
+            _ => false,
+        }
     }
 
     /// Name of the ObjectBucket that cannot be read or is damaged, if that is the problem.

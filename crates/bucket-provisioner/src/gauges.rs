@@ -22,7 +22,7 @@ use crate::store::{CommonParameters, Provisioner};
 /// Sets the gauges to what the caches show.
 pub(super) fn set<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
     set_claims(ctx, gauges);
-    set_rotation(ctx, gauges);
+    set_key_ages(ctx, gauges);
     set_stores(ctx, gauges);
     for (reason, number) in ctx.orphans.count(|record| orphans::is_suspect(ctx, record)) {
         gauges.orphans.with([reason]).set(number as f64);
@@ -148,8 +148,7 @@ impl<K: Eq + std::hash::Hash> Oldest<K> {
     }
 }
 
-/// The age at which the classes have keys replaced.
-fn set_rotation<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
+fn set_key_ages<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
     for class in ctx.caches.classes.all() {
         let Some(name) = class.metadata.name.as_deref().filter(|_| class.provisioner == ctx.options.provisioner_name)
         else {
@@ -157,8 +156,8 @@ fn set_rotation<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
         };
         let written = class.parameters.clone().unwrap_or_default();
         let common = CommonParameters::parse(&written, P::BUCKET_NAMES, P::CAN_ROTATE);
-        if let Some(every) = common.ok().and_then(|common| common.rotation.every) {
-            gauges.rotation.with([name]).set(every.as_secs_f64());
+        if let Some(age) = common.ok().and_then(|common| common.rotate_keys_every()) {
+            gauges.set_key_age(name, age);
         }
     }
 }

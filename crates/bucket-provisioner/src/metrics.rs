@@ -32,7 +32,7 @@ pub(crate) struct Gauges {
     pub(crate) oldest_unbound: Labelled<Gauge, 2>,
     pub(crate) oldest_deleted: Labelled<Gauge, 2>,
     pub(crate) oldest_key: Labelled<Gauge, 1>,
-    pub(crate) rotation: Labelled<Gauge, 1>,
+    rotation: Labelled<Gauge, 1>,
     pub(crate) orphans: Labelled<Gauge, 1>,
     pub(crate) scheduled_deletions: Gauge,
     pub(crate) next_scheduled_deletion: Gauge,
@@ -152,6 +152,11 @@ impl Gauges {
             workers: all.gauge("obc_provisioner_workers_limit", "Maximum number of claims processed concurrently"),
             of_stores: OfStores::define(all),
         }
+    }
+
+    /// The age at which a class has keys replaced.
+    pub(crate) fn set_key_age(&self, class: &str, age: Duration) {
+        self.rotation.with([class]).set(age.as_secs_f64());
     }
 
     pub(crate) fn clear(&self) {

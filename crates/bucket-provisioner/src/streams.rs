@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, TryStreamExt as _, future, stream};
+use futures::{Stream, TryStreamExt as _, future};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::PartialObjectMeta;
@@ -10,7 +10,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource, ResourceExt as _};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::decide::claim::{self, Claim, Guarded};
 use super::decide::lookup;
@@ -190,12 +190,5 @@ fn changes<K: Send + 'static>(
             watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
             watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::InitDone => None,
         })
-    })
-}
-
-pub(super) fn from_channel<T>(channel: UnboundedReceiver<T>) -> impl Stream<Item = T> {
-    stream::unfold(channel, |mut channel| async {
-        let item = channel.recv().await?;
-        Some((item, channel))
     })
 }

@@ -19,8 +19,8 @@ use super::reasons;
 use super::reconcile::claim as reconcile;
 use super::state::context::Context;
 use super::state::owner_secrets;
-use super::streams::from_channel;
 use crate::api::{Guard, ObjectBucket};
+use operator_runtime::engine;
 
 /// Claims that are checked before the task yields to others.
 const CLAIMS_AT_ONCE: usize = 100;
@@ -133,7 +133,7 @@ pub(super) fn claims_of_secret<P>(
     changes: UnboundedReceiver<owner_secrets::Change>,
     ctx: Arc<Context<P>>,
 ) -> impl Stream<Item = ObjectRef<Guarded>> {
-    from_channel(changes).flat_map(move |(secret, version)| {
+    engine::received(changes).flat_map(move |(secret, version)| {
         let mut woken = ctx.memory.wake_dependants(&secret, version.as_deref());
         woken.extend(ctx.caches.sharing(&secret));
         stream::iter(with_uids(&ctx.caches.claims, &woken))

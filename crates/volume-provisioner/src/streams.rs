@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::decide::{claim, reclaim, trim};
 use super::state::{Cached, Context};
+use operator_runtime::engine;
 use operator_runtime::kubernetes::watch::watch;
 
 /// Objects in one page of a list. This limits the memory that lists need while they are read.
@@ -138,7 +139,7 @@ pub(super) fn claims_after_lists<P: Send + Sync + 'static>(
     ctx: Arc<Context<P>>,
 ) -> impl Stream<Item = ObjectRef<PersistentVolumeClaim>> + Send {
     let may = |shown: &PersistentVolumeClaim| claim::volume_of(shown).is_none() || claim::has_finalizer(shown);
-    each(listed).flat_map(move |()| stream::iter(references(&ctx.claims.state(), may)))
+    engine::received(listed).flat_map(move |()| stream::iter(references(&ctx.claims.state(), may)))
 }
 
 /// The PersistentVolumes that need work, whenever a list was read.
@@ -146,7 +147,7 @@ pub(super) fn volumes_after_lists<P: Send + Sync + 'static>(
     listed: UnboundedReceiver<()>,
     ctx: Arc<Context<P>>,
 ) -> impl Stream<Item = ObjectRef<PersistentVolume>> + Send {
-    each(listed).flat_map(move |()| {
+    engine::received(listed).flat_map(move |()| {
         let may = |shown: &PersistentVolume| reclaim::due(shown, &ctx.who.provisioner, None) != reclaim::Due::Nothing;
         stream::iter(references(&ctx.volumes.state(), may))
     })
@@ -154,13 +155,6 @@ pub(super) fn volumes_after_lists<P: Send + Sync + 'static>(
 
 fn references<K: Resource<DynamicType = ()>>(all: &[Arc<K>], may: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>> {
     all.iter().filter(|object| may(object)).map(|object| ObjectRef::from_obj(&**object)).collect()
-}
-
-fn each(channel: UnboundedReceiver<()>) -> impl Stream<Item = ()> + Send {
-    stream::unfold(channel, |mut channel| async {
-        channel.recv().await?;
-        Some(((), channel))
-    })
 }
 
 fn all() -> watcher::Config {

@@ -11,7 +11,7 @@ use super::stage::Stage;
 use crate::support::operator::Binary;
 use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS};
 use crate::support::proxy::Verdict;
-use crate::support::{World, bucket_of, condition, seen};
+use crate::support::{PATIENCE, World, bucket_of, condition, seen};
 use crate::takeover::legacy::{Legacy, Spelling};
 
 const NO_SUCH_CALL: &str = "<Error><Code>NotImplemented</Code><Message>not here</Message></Error>";
@@ -82,7 +82,7 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
 /// Ends it as a rollout does; Kubernetes refused it nothing.
 async fn end(operator: &mut Binary) {
     operator.terminate();
-    operator.ended(std::time::Duration::from_secs(10)).await;
+    operator.ended(PATIENCE).await;
     assert!(!operator.log().contains("forbidden"), "{}", operator.log());
 }
 

@@ -131,7 +131,7 @@ impl Deref for World {
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("calls to AWS: {:#?}", self.aws.names());
+            eprintln!("calls to AWS: {}", self.aws.names().join(" "));
         }
     }
 }

@@ -148,7 +148,7 @@ pub mod state {
     pub const ENDPOINT_URL: &str = "endpointURL";
     /// Age at which keys are rotated, in seconds.
     pub const ROTATE_KEYS_EVERY: &str = "rotateKeysEvery";
-    /// How long the previous keys are kept after a rotation, in seconds.
+    /// How long the previous keys are kept after they were replaced, in seconds.
     pub const KEY_GRACE_PERIOD: &str = "keyGracePeriod";
     /// What happens to the bucket when the claim is deleted, as the class parameter of this name; absent for `purge`.
     pub const ON_DELETE: &str = "onDelete";

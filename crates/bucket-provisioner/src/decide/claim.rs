@@ -29,7 +29,7 @@ pub(crate) struct Claim {
     pub(crate) finalizers: Vec<String>,
     pub(crate) label: LabelOwner,
     /// The annotation that requests new keys.
-    pub(crate) rotation_request: Option<String>,
+    pub(crate) rotate_request: Option<String>,
     /// The annotation that requests another attempt at once.
     pub(crate) retry_request: Option<String>,
     /// The annotation that asks for the bucket of a deleted claim of this name.
@@ -136,7 +136,7 @@ impl Claim {
             finalizer: has_finalizer(metadata),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
             label,
-            rotation_request: request(metadata, wire::annotation::ROTATE_KEYS),
+            rotate_request: request(metadata, wire::annotation::ROTATE_KEYS),
             retry_request: request(metadata, wire::annotation::RETRY),
             undo_request: request(metadata, wire::annotation::UNDO_DELETE),
             spec,
@@ -154,7 +154,7 @@ impl Claim {
             deleting: true,
             finalizer: false,
             finalizers: Vec::new(),
-            rotation_request: None,
+            rotate_request: None,
             retry_request: None,
             undo_request: None,
             label: LabelOwner::Ours,

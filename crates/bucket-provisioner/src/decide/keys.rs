@@ -1,4 +1,4 @@
-//! The life of a claim's keys: the notes in its Secret, and when keys are replaced. Pure.
+//! The life of a claim's keys: the notes in its Secret, when keys are replaced, and the condition about that. Pure.
 //!
 //! The notes are annotations of the Secret, written together with the keys, so that a crash cannot separate them. They
 //! are only hints, because the claim's user can edit them: impossible values count as missing, and a missing note only
@@ -12,9 +12,12 @@ use rand::RngExt as _;
 
 use super::claim::Claim;
 use super::steps::Upkeep;
+use crate::api::ConditionStatus::{False, True};
 use crate::api::wire::annotation;
 use crate::decide::metadata::NOTE_MAX;
-use crate::store::{Deactivation, Rotation};
+use crate::decide::report::KeysCondition;
+use crate::reasons;
+use crate::store::{Deactivation, Plan, Rotation};
 
 /// The notes on keys in a claim's Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,10 +73,12 @@ impl KeyNotes {
     }
 
     /// The notes with plausible times. Otherwise a user could write times in the far future, and so prevent what is due.
-    pub(crate) fn clamp_to_now(self, rotation: &Rotation, now: Timestamp) -> Self {
+    /// `plan`: `None` if it is not known.
+    pub(crate) fn clamp(self, plan: Option<&Plan>, now: Timestamp) -> Self {
+        let rotation = plan.map(|plan| plan.rotation).unwrap_or_default();
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
         let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
-        let longest = rotation.grace.saturating_mul(2).saturating_add(idle_time(rotation));
+        let longest = rotation.grace.saturating_mul(2).saturating_add(idle_time(&rotation));
         let retiring = self.retiring.map(|key| Retiring { at: at_most(key.at, longest), ..key });
         let review_at = self.review_at.map(|at| at_most(at, LONGEST_REVIEW));
         Self { issued_at, retiring, review_at, ..self }
@@ -188,9 +193,9 @@ pub(crate) fn text(at: Timestamp) -> String {
 }
 
 /// The notes on keys that replace `previous`, which is kept for the grace period.
-pub(crate) fn succeed(previous: String, grace: Duration, now: Timestamp, request: Option<&str>) -> KeyNotes {
+pub(crate) fn succeed(previous: String, plan: &Plan, now: Timestamp, request: Option<&str>) -> KeyNotes {
     KeyNotes {
-        retiring: Some(Retiring { id: previous, at: after(now, grace), inactive: false }),
+        retiring: Some(Retiring { id: previous, at: after(now, plan.rotation.grace), inactive: false }),
         ..KeyNotes::new(now, request, None)
     }
 }
@@ -217,18 +222,17 @@ pub(crate) fn period(every: Duration, uid: &str) -> Duration {
 
 /// Whether the claim requests keys other than the present ones.
 pub(crate) fn are_requested(claim: &Claim, notes: &KeyNotes) -> bool {
-    is_requested(notes, claim.rotation_request.as_deref())
+    is_requested(notes, claim.rotate_request.as_deref())
 }
 
-/// What is due for the keys of a bound claim, or the time until something is.
-pub(crate) fn due_for(
-    claim: &Claim,
-    notes: &KeyNotes,
-    rotation: &Rotation,
-    now: Timestamp,
-) -> (Upkeep, Option<Duration>) {
-    let every = rotation.every.map(|every| period(every, &claim.id.uid));
-    due(notes, claim.rotation_request.as_deref(), &Rotation { every, ..*rotation }, now)
+/// What is due for the keys of a bound claim, or the time until something is. Shared keys, which are the provisioning
+/// keys, are not rotated.
+pub(crate) fn due_for(claim: &Claim, notes: &KeyNotes, plan: &Plan, now: Timestamp) -> (Upkeep, Option<Duration>) {
+    if plan.user.is_none() {
+        return (Upkeep::Nothing, None);
+    }
+    let every = plan.rotation.every.map(|every| period(every, &claim.id.uid));
+    due(notes, claim.rotate_request.as_deref(), &Rotation { every, ..plan.rotation }, now)
 }
 
 /// The same. `rotation.every`: see [`period`].
@@ -252,10 +256,63 @@ fn due(notes: &KeyNotes, request: Option<&str>, rotation: &Rotation, now: Timest
     }
 }
 
+/// The condition KeysCurrent of a bound claim; `None` as long as nothing was ever due, so that most claims do not have it.
+/// `failure`: why the last rotation failed.
+pub(crate) fn condition(claim: &Claim, notes: &KeyNotes, failure: Option<&str>) -> Option<KeysCondition> {
+    let has_condition = claim.status.conditions.iter().any(|condition| condition.type_ == reasons::KEYS_CURRENT);
+    let condition = |status, reason, message| Some(KeysCondition { status, reason, message });
+    if let Some(failure) = failure {
+        return condition(False, reasons::ROTATION_FAILED, failure.to_owned());
+    }
+    let issued = notes
+        .issued_at
+        .map_or_else(String::new, |at| format!("the key in the claim's Secret was issued at {}", text(at)));
+    match &notes.retiring {
+        Some(Retiring { id, at, .. }) if are_requested(claim, notes) => {
+            let message = format!(
+                "new keys were requested, and a user has two keys at most: they are issued when the previous key {id} is deleted, after {}",
+                text(*at)
+            );
+            condition(False, reasons::ROTATION_PENDING, message)
+        }
+        Some(Retiring { id, at, inactive: true }) => condition(
+            True,
+            reasons::KEY_DEACTIVATED,
+            format!("{issued}; the previous key {id} is deactivated, and is deleted at {}", text(*at)),
+        ),
+        Some(Retiring { id, at, .. }) => condition(
+            True,
+            reasons::KEYS_ROTATED,
+            format!(
+                "{issued}; the previous key {id} works until {}: before then, restart pods that still have it",
+                text(*at)
+            ),
+        ),
+        None if has_condition => condition(True, reasons::KEYS_RETIRED, format!("{issued}; there is no previous key")),
+        None => None,
+    }
+}
+
+impl KeysCondition {
+    /// What it warns of with an event of its own, which the attempt that failed does not publish.
+    pub(crate) fn warning(&self) -> Option<(&'static str, &str)> {
+        (self.reason == reasons::ROTATION_PENDING).then_some((self.reason, &*self.message))
+    }
+}
+
+/// Whether the condition reports failures with this reason.
+pub(crate) fn reports(reason: &str) -> bool {
+    reason == reasons::ROTATION_FAILED
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
     use super::*;
+    use crate::decide::testing::record;
+    use crate::store::ClaimId;
 
     const DAY: Duration = Duration::from_secs(86_400);
     const LAG: Duration = Duration::from_secs(10);
@@ -281,7 +338,8 @@ mod tests {
 
     #[test]
     fn notes_are_read_back_as_they_were_written() {
-        let notes = succeed("AKIA1".into(), DAY, at(0), Some("now")).with_review(at(0), DAY, &mut rand::rng());
+        let notes =
+            succeed("AKIA1".into(), &record().plan, at(0), Some("now")).with_review(at(0), DAY, &mut rand::rng());
         let written: BTreeMap<_, _> =
             notes.annotations().into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
         assert_eq!(KeyNotes::read(Some(&written)), notes);
@@ -319,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_previous_key_is_deleted_before_the_next_rotation() {
-        let notes = succeed("AKIA1".into(), DAY, at(0), Some("first"));
+        let notes = succeed("AKIA1".into(), &record().plan, at(0), Some("first"));
         assert_eq!(due(&notes, Some("second"), &monthly(), at(0)), (Upkeep::Nothing, Some(DAY)));
         assert_eq!(due(&notes, Some("second"), &monthly(), at(1)), (Upkeep::Retire, None));
     }
@@ -344,26 +402,22 @@ mod tests {
 
     #[test]
     fn implausible_notes_are_ignored() {
-        let (rotation, now) = (monthly(), at(0));
-        let notes = succeed("AKIA1".into(), DAY, now, None).with_review(now, LAG, &mut rand::rng());
-        assert_eq!(notes.clone().clamp_to_now(&rotation, now), notes, "what the operator writes");
+        let (plan, now) = (Plan { rotation: monthly(), ..record().plan }, at(0));
+        let notes = succeed("AKIA1".into(), &plan, now, None).with_review(now, LAG, &mut rand::rng());
+        assert_eq!(notes.clone().clamp(Some(&plan), now), notes, "what the operator writes");
         let later = KeyNotes {
             retiring: Some(Retiring { id: "AKIA1".into(), at: at(4000), inactive: false }),
             review_at: Some(at(4000)),
             ..notes.clone()
         };
-        let clamp_to_now = later.clamp_to_now(&rotation, now);
-        assert_eq!(
-            clamp_to_now.retiring.as_ref().unwrap().at,
-            now + 2 * DAY + HOUR,
-            "the longest that it may be put off"
-        );
-        assert!(clamp_to_now.review_at.unwrap() < now + LONGEST_REVIEW + LAG);
-        let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.clamp_to_now(&rotation, now);
+        let clamped = later.clamp(Some(&plan), now);
+        assert_eq!(clamped.retiring.as_ref().unwrap().at, now + 2 * DAY + HOUR, "the longest that it may be put off");
+        assert!(clamped.review_at.unwrap() < now + LONGEST_REVIEW + LAG);
+        let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.clamp(Some(&plan), now);
         assert_eq!(from_the_future.issued_at, None);
         assert_eq!(from_the_future.retiring.as_ref().unwrap().at, now + DAY, "its previous key has its grace period");
         let alone = KeyNotes { retiring: None, review_at: None, ..from_the_future };
-        assert_eq!(due(&alone, None, &rotation, now).0, Upkeep::Rotate, "keys of unknown age are replaced");
+        assert_eq!(due(&alone, None, &plan.rotation, now).0, Upkeep::Rotate, "keys of unknown age are replaced");
     }
 
     #[test]
@@ -389,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_previous_key_is_deactivated_first_and_kept_while_used() {
-        let (rotation, notes) = (monthly(), succeed("AKIA1".into(), DAY, at(0), None));
+        let (rotation, notes) = (monthly(), succeed("AKIA1".into(), &record().plan, at(0), None));
         let after = |answer, now| notes.after_deactivation(answer, &rotation, now).and_then(|notes| notes.retiring);
         let retiring = |at, inactive| Some(Retiring { id: "AKIA1".into(), at, inactive });
         let in_use = Deactivation::InUse(None);
@@ -409,5 +463,48 @@ mod tests {
         );
         let quick = Rotation { grace: LAG, ..monthly() };
         assert_eq!(idle_time(&quick), LAG);
+    }
+
+    fn notes() -> KeyNotes {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        succeed("AKIA1".into(), &record().plan, now, Some("first"))
+    }
+
+    fn claim(request: Option<&str>) -> Claim {
+        let id = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "1".into() };
+        let mut claim = Claim::gone(id);
+        claim.rotate_request = request.map(str::to_owned);
+        claim
+    }
+
+    fn current(notes: &KeyNotes, request: Option<&str>) -> KeysCondition {
+        condition(&claim(request), notes, None).unwrap()
+    }
+
+    #[test]
+    fn the_end_of_the_previous_key_is_named() {
+        insta::assert_snapshot!(current(&notes(), Some("first")).message, @"the key in the claim's Secret was issued at 2027-01-15T08:00:00Z; the previous key AKIA1 works until 2027-01-16T08:00:00Z: before then, restart pods that still have it");
+        let mut inactive = notes();
+        inactive.retiring.as_mut().unwrap().inactive = true;
+        let shown = current(&inactive, None);
+        assert_eq!((shown.status, shown.reason), (True, "FormerKeyDeactivated"));
+        assert!(shown.message.contains("is deleted at 2027-01-16"), "{}", shown.message);
+    }
+
+    #[test]
+    fn a_request_within_the_grace_period_is_reported() {
+        let shown = current(&notes(), Some("second"));
+        assert_eq!((shown.status, shown.reason), (False, "RotationPending"));
+        assert!(shown.message.contains("AKIA1") && shown.message.contains("2027-01-16"), "{}", shown.message);
+    }
+
+    #[test]
+    fn a_failure_is_reported_and_most_claims_have_no_condition() {
+        let (none, mut claim) = (KeyNotes::default(), claim(None));
+        assert_eq!(condition(&claim, &none, None), None);
+        assert_eq!(condition(&claim, &none, Some("denied")).unwrap().reason, "RotationFailed");
+        let present = json!({ "type": "KeysCurrent", "status": "False", "reason": "RotationFailed", "message": "" });
+        claim.status.conditions.push(serde_json::from_value(present).unwrap());
+        assert_eq!(condition(&claim, &none, None).unwrap().status, True);
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::{ObjectBucket, object_name};
 use crate::decide::action::Action;
 use crate::decide::claim::Claim;
-use crate::decide::record::{Author, Relation, Stored};
+use crate::decide::record::{Author, Stored};
 use crate::decide::release::{Release, UndoRequest};
 use crate::decide::{codec, record};
 use crate::error::{CannotUndo, Error, RecordProblem};
@@ -90,29 +90,35 @@ pub(crate) fn look_up(
             }
             None => continue,
         };
-        let ours = record::is_ours(&object, surroundings.provisioner);
-        match record::relation(&object, claim, surroundings.cluster) {
-            Relation::Owned => return Ok(mine(object, claim)),
-            Relation::Inferred if (surroundings.has_rival)(&object) => return Err(Error::RecordAmbiguous { name }),
-            Relation::Inferred => return Ok(mine(object, claim)),
-            Relation::Predecessor if ours => match codec::read(&object) {
-                // The one that the claim names has precedence.
-                Ok(stored) if may_adopt(&stored) && (is_named || to_adopt.is_none()) => {
-                    to_adopt = Some(Box::new(stored));
-                }
-                Ok(stored) if claim.asks_to_undo() && stored.release.is_some() && !stored.is_restored() => {
-                    match undo(&stored, &request) {
-                        Ok(()) => to_undo.push((is_named, Box::new(stored))),
-                        Err(why) => cannot_undo = why,
-                    }
-                }
-                _ if is_named => restored = Some(RecordProblem::Predecessor { record: name }),
-                _ => {}
-            },
-            Relation::Predecessor | Relation::Foreign if is_named => {
-                restored = Some(RecordProblem::Foreign { record: name })
+        if record::is_owned(&object, claim, surroundings.cluster) {
+            return Ok(mine(object, claim));
+        }
+        if record::seems_owned(&object, claim) {
+            return match (surroundings.has_rival)(&object) {
+                true => Err(Error::RecordAmbiguous { name }),
+                false => Ok(mine(object, claim)),
+            };
+        }
+        let is_predecessors = record::is_predecessors(&object, claim, surroundings.cluster);
+        if !(is_predecessors && record::is_ours(&object, surroundings.provisioner)) {
+            if is_named {
+                restored = Some(RecordProblem::Foreign { record: name });
             }
-            Relation::Predecessor | Relation::Foreign => {}
+            continue;
+        }
+        match codec::read(&object) {
+            // The one that the claim names has precedence.
+            Ok(stored) if may_adopt(&stored) && (is_named || to_adopt.is_none()) => {
+                to_adopt = Some(Box::new(stored));
+            }
+            Ok(stored) if claim.asks_to_undo() && stored.release.is_some() && !stored.is_restored() => {
+                match undo(&stored, &request) {
+                    Ok(()) => to_undo.push((is_named, Box::new(stored))),
+                    Err(why) => cannot_undo = why,
+                }
+            }
+            _ if is_named => restored = Some(RecordProblem::Predecessor { record: name }),
+            _ => {}
         }
     }
     // Nothing can have this name.
@@ -154,10 +160,14 @@ fn one_of(mut deleted: Vec<(bool, Box<Stored>)>) -> Found {
     }
 }
 
-fn mine(object: ObjectBucket, claim: &Claim) -> Found {
-    // Some CRDs prune the reference to the claim.
+/// The claim's ObjectBucket with the reference to the claim, which some CRDs prune.
+pub(crate) fn whole(object: ObjectBucket, claim: &Claim) -> ObjectBucket {
     let names_it = record::claim_uid(&object).is_some() && record::claim_name(&object).is_some();
-    let whole = if names_it { object } else { codec::naming(&object, &claim.id) };
+    if names_it { object } else { codec::naming(&object, &claim.id) }
+}
+
+fn mine(object: ObjectBucket, claim: &Claim) -> Found {
+    let whole = whole(object, claim);
     match codec::read(&whole) {
         Ok(mut stored) => {
             stored.claim_was_bound = stored.author == Author::Us && claim.was_bound();

@@ -5,7 +5,6 @@ pub(crate) mod backoff;
 pub(crate) mod claim;
 pub(crate) mod class;
 pub(crate) mod codec;
-pub(crate) mod key_condition;
 pub(crate) mod keys;
 pub(crate) mod legacy;
 pub(crate) mod lookup;

@@ -56,22 +56,36 @@ pub(crate) fn adopted(previous: &Record, claim: &Claim, cluster: &str) -> Record
     Record { claim: claim.id.clone(), former_uids, cluster: Some(cluster.to_owned()), ..previous.clone() }
 }
 
-/// How to start with a claim that should have a bucket.
+/// The record of a claim that should have a bucket, which is its write-ahead log.
 #[derive(Debug)]
-pub(crate) enum Intent {
-    /// There is no record: write this one, under this name.
-    Record { name: String, record: Box<Record> },
-    /// The record is as planned, or its credentials were published: continue from there.
-    Proceed(Box<Stored>),
-    /// The record is outdated, because claim or class were edited before binding: undo it.
-    UndoFirst(Box<Stored>),
-    /// An admin gives it the record of a previous claim.
-    Adopt(Box<Stored>),
-    /// Its record is damaged. `record` is what it contained.
-    Restore { object: Box<ObjectBucket>, record: Box<Record>, error: String },
-    /// It names a record that does not exist. If the store has what is in `record`, the record was deleted by hand and
-    /// is recreated; else the claim was restored or copied, and waits.
-    Recover { name: String, record: Box<Record>, problem: RecordProblem },
+pub(crate) enum RecordState {
+    /// There is none: this one is to be written, under this name.
+    Planned { name: String, record: Box<Record> },
+    /// It is as planned, or its credentials were published. `is_new`: written in this attempt, so nothing can have been
+    /// created for it before.
+    Stored { stored: Box<Stored>, is_new: bool },
+    /// Claim or class were edited before binding: it is undone first.
+    Outdated(Box<Stored>),
+    /// It is a previous claim's, and an admin gives it to this one, for which it will be `record`.
+    Predecessor { stored: Box<Stored>, record: Box<Record> },
+    /// It is damaged. `record` is what it contained.
+    Damaged { object: Box<ObjectBucket>, record: Box<Record>, error: String },
+    /// The claim names one that does not exist. If the store has what is in `record`, it was deleted by hand and is
+    /// recreated; else the claim was restored or copied, and waits.
+    Lost { name: String, record: Box<Record>, problem: RecordProblem },
+}
+
+impl RecordState {
+    /// What is recorded, or will be.
+    pub(crate) fn record(&self) -> &Record {
+        match self {
+            Self::Planned { record, .. }
+            | Self::Predecessor { record, .. }
+            | Self::Damaged { record, .. }
+            | Self::Lost { record, .. } => record,
+            Self::Stored { stored, .. } | Self::Outdated(stored) => &stored.record,
+        }
+    }
 }
 
 /// What decides, besides the claim itself.
@@ -87,33 +101,38 @@ pub(crate) struct Surroundings<'a, P> {
 ///
 /// # Errors
 /// There is no usable class; those of [`record`] and [`whole`]; a claim that must adopt a record first.
-pub(crate) fn intent<P: Provisioner>(
+pub(crate) fn record_state<P: Provisioner>(
     surroundings: &Surroundings<'_, P>,
     claim: &Claim,
     found: Found,
-) -> Result<Intent, Error> {
+) -> Result<RecordState, Error> {
     let planned = |is_new| planned(surroundings, claim, is_new);
+    let adopted = |stored: Box<Stored>| {
+        let record = Box::new(adopted(&stored.record, claim, surroundings.cluster));
+        RecordState::Predecessor { stored, record }
+    };
+    let proceed = |stored| RecordState::Stored { stored, is_new: false };
     Ok(match found {
         // Its claim was deleted once, and exists again: it was restored with the whole cluster.
-        Found::Owned(stored) if stored.release.is_some() => Intent::Adopt(stored),
-        Found::Owned(stored) if stored.bound() => Intent::Proceed(stored),
-        Found::Owned(stored) if is_same(&stored.record, &planned(true)?) => Intent::Proceed(stored),
-        Found::Owned(stored) => Intent::UndoFirst(stored),
-        Found::ToAdopt(stored) => Intent::Adopt(stored),
+        Found::Owned(stored) if stored.release.is_some() => adopted(stored),
+        Found::Owned(stored) if stored.bound() => proceed(stored),
+        Found::Owned(stored) if is_same(&stored.record, &planned(true)?) => proceed(stored),
+        Found::Owned(stored) => RecordState::Outdated(stored),
+        Found::ToAdopt(stored) => adopted(stored),
         Found::Damaged { object, error } => {
             let record = Box::new(whole(surroundings, claim, &object, &error)?);
-            Intent::Restore { object, record, error }
+            RecordState::Damaged { object, record, error }
         }
         Found::Restored(problem @ RecordProblem::Missing { .. }) => match (planned(false), problem.clone()) {
             (Ok(record), RecordProblem::Missing { record: name }) => {
                 let record = Box::new(Record { credentials_published: true, ..record });
-                Intent::Recover { name, record, problem }
+                RecordState::Lost { name, record, problem }
             }
             _ => return Err(Error::AdoptionNeeded(problem)),
         },
         Found::Restored(problem) => return Err(Error::AdoptionNeeded(problem)),
         Found::NothingToUndo { why } => return Err(Error::NothingToUndo { why }),
-        Found::None { free_name } => Intent::Record { name: free_name, record: Box::new(planned(true)?) },
+        Found::None { free_name } => RecordState::Planned { name: free_name, record: Box::new(planned(true)?) },
     })
 }
 

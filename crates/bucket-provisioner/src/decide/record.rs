@@ -94,19 +94,6 @@ impl Stored {
     }
 }
 
-/// How an ObjectBucket relates to one claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Relation {
-    /// It records this claim, in this cluster.
-    Owned,
-    /// It records an earlier claim of this namespace and name, or this one in another cluster.
-    Predecessor,
-    /// It no longer names its claim, because some CRDs prune that, and everything else in it fits this claim.
-    Inferred,
-    /// It belongs to another claim, or another provisioner.
-    Foreign,
-}
-
 pub(crate) fn name(object: &ObjectBucket) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
@@ -156,16 +143,23 @@ pub(crate) fn is_ours(object: &ObjectBucket, provisioner: &str) -> bool {
         && state(object, wire::state::PROVISIONER).is_none_or(|name| name == provisioner)
 }
 
-/// How an ObjectBucket relates to a claim in the cluster with this uid. The uid in the ObjectBucket decides, because only
+/// Whether an ObjectBucket records a claim in the cluster with this uid. The claim's uid in it decides, because only
 /// admins can write it.
-pub(crate) fn relation(object: &ObjectBucket, claim: &Claim, cluster: &str) -> Relation {
+pub(crate) fn is_owned(object: &ObjectBucket, claim: &Claim, cluster: &str) -> bool {
     let here = cluster_uid(object).is_none_or(|recorded| recorded == cluster);
-    match claim_uid(object) {
-        Some(uid) if uid == claim.id.uid && here => Relation::Owned,
-        Some(_) if claim_name(object) == Some((&claim.id.namespace, &claim.id.name)) => Relation::Predecessor,
-        None if fits(object, claim) => Relation::Inferred,
-        _ => Relation::Foreign,
-    }
+    here && claim_uid(object) == Some(&claim.id.uid)
+}
+
+/// Whether it records an earlier claim of this namespace and name, or this one in another cluster.
+pub(crate) fn is_predecessors(object: &ObjectBucket, claim: &Claim, cluster: &str) -> bool {
+    claim_uid(object).is_some()
+        && !is_owned(object, claim, cluster)
+        && claim_name(object) == Some((&claim.id.namespace, &claim.id.name))
+}
+
+/// Whether it no longer names its claim, because some CRDs prune that, and everything else in it fits this claim.
+pub(crate) fn seems_owned(object: &ObjectBucket, claim: &Claim) -> bool {
+    claim_uid(object).is_none() && fits(object, claim)
 }
 
 /// Whether a record with a pruned claimRef may be the claim's: its name, class and bucket are those of the claim. A user

@@ -12,14 +12,17 @@ use crate::store::Mode;
 pub(crate) struct ProvisionState {
     /// The cache shows our finalizer on the claim and, if its CRD accepts it, the generated name.
     pub(crate) finalizer_cached: bool,
-    pub(crate) recorded: Recorded,
+    /// The record is written; the store may have created something.
+    pub(crate) recorded: bool,
+    /// The record's credentials were published.
+    pub(crate) credentials_published: bool,
     pub(crate) mode: Mode,
     pub(crate) keys: Keys,
     /// The record's spec has everything that is learnt only after it was first written.
     pub(crate) record_complete: bool,
     /// The record's status shows that it is bound.
     pub(crate) record_status_is_bound: bool,
-    /// The adoption of the record is not finished.
+    /// The adoption of the record is not finished, or not even recorded.
     pub(crate) adopting: bool,
     pub(crate) progress: Progress,
     pub(crate) upkeep: Upkeep,
@@ -54,19 +57,6 @@ impl Progress {
     pub(crate) fn leave_as_adopted(&mut self) {
         *self = Self { config_map_written: true, record_linked: true, status_written: true, ..*self };
     }
-}
-
-/// The state of the record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Recorded {
-    /// There is none.
-    No,
-    /// It belongs to a previous claim, and an admin gives it to this one.
-    Predecessor,
-    /// It is written; the store may have created something.
-    Begun,
-    /// Its credentials were published.
-    CredentialsPublished,
 }
 
 /// Where the claim's keys are, and whether they were seen to work.
@@ -157,7 +147,7 @@ pub(crate) enum Upkeep {
 /// What upkeep is left for an attempt that starts with these keys.
 ///
 /// If keys are missing, new ones are issued, which replaces all others; the store would not show them yet. A pending
-/// key is the rotation that is due; a second rotation would delete the previous keys within their grace period.
+/// key is the one that is due; to issue another would delete the previous keys within their grace period.
 pub(crate) fn upkeep_left<C>(due: Upkeep, keys: &Keys<C>) -> Upkeep {
     match (due, keys) {
         (_, Keys::None) | (Upkeep::Rotate, Keys::Pending { .. }) => Upkeep::Nothing,
@@ -224,17 +214,14 @@ pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
 
     match (state.recorded, state.progress.finalizer_confirmed) {
         // The cache may show a deleted claim, so the finalizer must be confirmed.
-        (Recorded::No | Recorded::Predecessor, false) => return Step::AddFinalizer,
-        (Recorded::No, true) => return Step::Record,
-        (Recorded::Predecessor, true) => return Step::Adopt,
-        (_, false) if !state.finalizer_cached => return Step::AddFinalizer,
-        _ => {}
+        (false, false) => return Step::AddFinalizer,
+        (false, true) => return if state.adopting { Step::Adopt } else { Step::Record },
+        (true, false) if !state.finalizer_cached => return Step::AddFinalizer,
+        (true, _) => {}
     }
     match state.keys {
         // Grant, not provision: a bound bucket that somebody deleted must not be silently recreated, empty.
-        Keys::None if state.recorded == Recorded::Begun && state.mode == Mode::Created => {
-            Step::Execute(Verb::Provision)
-        }
+        Keys::None if !state.credentials_published && state.mode == Mode::Created => Step::Execute(Verb::Provision),
         Keys::None => Step::Execute(Verb::Grant),
         Keys::Issued(()) | Keys::Pending { proven: true, .. } | Keys::InSecret { up_to_date: false, .. } => {
             Step::WriteSecret

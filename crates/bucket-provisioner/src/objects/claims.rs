@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::objects::deletion::ignore_not_found;
 use crate::state::context::Context;
 use crate::store::{ClaimId, Mode, Record};
-use operator_runtime::kubernetes::answers::status_code;
+use operator_runtime::kubernetes::answers::{is_replaced, status_code};
 
 /// Whether the claim has the finalizer and, if it needs one, the generated bucket name.
 pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> bool {
@@ -72,7 +72,7 @@ pub(crate) async fn link_record<P>(ctx: &Context<P>, claim: &mut Claim, stored: 
     let patch = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": stored.name } });
     let mut answer = write_with_name(ctx, claim, patch.clone(), name).await;
     // Our CRD refuses another value, and accepts that it is removed.
-    if is_wrong && answer.as_ref().is_err_and(|error| status_code(error) == Some(422)) {
+    if is_wrong && answer.as_ref().is_err_and(is_invalid) {
         let none = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": null } });
         write(ctx, claim, &none).await.map_err(Error::kubernetes("remove the claim's objectBucketName"))?;
         answer = write_with_name(ctx, claim, patch, name).await;
@@ -93,12 +93,17 @@ async fn write_with_name<P>(
     let mut with_name = patch.clone();
     with_name["spec"]["bucketName"] = json!(name);
     match write(ctx, claim, &with_name).await {
-        Err(error) if status_code(&error) == Some(422) => {
+        Err(error) if is_invalid(&error) => {
             ctx.memory.entry(&claim.id, |m| m.name_refused = true);
             write(ctx, claim, &patch).await
         }
         answer => answer,
     }
+}
+
+/// Whether the CRD refuses a value.
+fn is_invalid(error: &kube::Error) -> bool {
+    status_code(error) == Some(422) && !is_replaced(error)
 }
 
 /// Removes our finalizer from the claim; other finalizers stay.

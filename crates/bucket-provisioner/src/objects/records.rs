@@ -12,7 +12,7 @@ use crate::decide::action::{self, Action};
 use crate::decide::claim::Claim;
 use crate::decide::lookup::{Candidate, Found};
 use crate::decide::notice::Notice;
-use crate::decide::record::{self, Author, Relation, Stored};
+use crate::decide::record::{self, Author, Stored};
 use crate::decide::release::{self, Release, Retained};
 use crate::decide::report::Severity;
 use crate::decide::{codec, lookup};
@@ -59,7 +59,7 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
 
 /// What has these names now. If one is the claim's, as the cache shows, the others do not matter.
 async fn candidates<P>(ctx: &Context<P>, claim: &Claim, names: Vec<String>) -> Result<Vec<Candidate>, Error> {
-    let is_owned = |object: &ObjectBucket| matches!(record::relation(object, claim, &ctx.cluster), Relation::Owned);
+    let is_owned = |object: &ObjectBucket| record::is_owned(object, claim, &ctx.cluster);
     let shown = names.iter().find(|name| ctx.caches.records.object(name).as_ref().is_some_and(is_owned));
     if let Some(name) = shown {
         let found = read_candidate(ctx, name.clone()).await?;

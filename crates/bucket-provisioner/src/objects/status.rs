@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::api::ObjectBucketClaimStatus;
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassOwner;
-use crate::decide::report::{ConditionSupport, OtherConditions, Report, Severity, outdated, same, same_ready};
+use crate::decide::report::{
+    ConditionSupport, KeysCondition, OtherConditions, Report, Severity, outdated, same, same_ready,
+};
 use crate::error::Error;
 use crate::objects::events::{event, record_event};
 use crate::reasons;
@@ -106,16 +108,13 @@ async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, cha
         record_event(ctx, name, uid.as_deref(), *severity, reason, message).await;
     }
     let Some(OtherConditions { ignored, keys }) = other_conditions else { return };
-    let pending =
-        keys.as_ref().filter(|keys| keys.reason == reasons::ROTATION_PENDING).map(|keys| keys.message.clone());
-    for (reason, note) in [
-        (reasons::EDIT_IGNORED, &ignored.edit),
-        (reasons::CONFIG_IGNORED, &ignored.config),
-        (reasons::ROTATION_PENDING, &pending),
-    ] {
-        if let Some(note) = note {
-            event(ctx, &claim.id, Severity::Warning, reason, note).await;
-        }
+    let warnings = [
+        ignored.edit.as_deref().map(|note| (reasons::EDIT_IGNORED, note)),
+        ignored.config.as_deref().map(|note| (reasons::CONFIG_IGNORED, note)),
+        keys.as_ref().and_then(KeysCondition::warning),
+    ];
+    for (reason, note) in warnings.into_iter().flatten() {
+        event(ctx, &claim.id, Severity::Warning, reason, note).await;
     }
 }
 

@@ -7,7 +7,6 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::ObjectBucketClaimSpec;
 use crate::decide::claim::{Claim, ignored};
-use crate::decide::key_condition;
 use crate::decide::keys::{self, KeyNotes};
 use crate::decide::record::{Author, Stored};
 use crate::decide::report::{self, OtherConditions};
@@ -31,7 +30,7 @@ pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(U
     if !is_in_sync {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
+    let notes = ctx.caches.key_notes(&claim.id).clamp(Some(&stored.record.plan), Timestamp::now());
     let other_conditions = other_conditions(ctx, claim, spec, &stored.record, &notes);
     if !report::status_is_bound(claim, &other_conditions, ctx.condition_support(stored.author)) {
         return None;
@@ -47,10 +46,9 @@ pub(crate) fn other_conditions<P>(
     record: &Record,
     notes: &KeyNotes,
 ) -> OtherConditions {
-    // Shared keys, which are the provisioning keys, are not rotated.
     let keys = record.plan.user.as_ref().and_then(|_| {
-        let failure = ctx.memory.get(&claim.id, |m| m.upkeep.rotation_failure.clone());
-        key_condition::condition_of(claim, notes, failure.as_deref())
+        let failure = ctx.memory.get(&claim.id, |m| m.upkeep.key_failure.clone());
+        keys::condition(claim, notes, failure.as_deref())
     });
     OtherConditions { ignored: ignored(claim, spec, record), keys }
 }
@@ -62,7 +60,7 @@ pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duratio
     if claim.deleting || !claim.bound() || stored.author != Author::GoProvisioner {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
+    let notes = ctx.caches.key_notes(&claim.id).clamp(Some(&stored.record.plan), Timestamp::now());
     // Not at once, because the caches may be older than the attempt.
     match usual_upkeep(ctx, claim, &stored, &notes) {
         (Upkeep::Nothing, wait) => wait,
@@ -77,15 +75,10 @@ pub(crate) fn usual_upkeep<P>(
     stored: &Stored,
     notes: &KeyNotes,
 ) -> (Upkeep, Option<Duration>) {
-    let plan = &stored.record.plan;
     let by_us = stored.author == Author::Us;
-    let keys = match plan.user {
-        Some(_) => keys::due_for(claim, notes, &plan.rotation, Timestamp::now()),
-        None => (Upkeep::Nothing, None),
-    };
     // In one look-up, because every reconcile of a bound claim comes here.
     let times = ctx.memory.entry(&claim.id, |m| Times {
-        keys,
+        keys: keys::due_for(claim, notes, &stored.record.plan, Timestamp::now()),
         failed: m.upkeep.failed_in(),
         unfinished: m.upkeep.is_unfinished(),
         replacement: m.upkeep.replacement_in(),

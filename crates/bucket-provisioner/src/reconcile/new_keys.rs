@@ -1,12 +1,10 @@
 //! The wait for new keys, which a store may know only after seconds. Between the attempts of a claim its keys are tried
 //! often, without a worker: many claims wait for that at once, and others need the workers.
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use kube::runtime::reflector::ObjectRef;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
 use super::next::Next;
@@ -17,6 +15,8 @@ use crate::state::context::Context;
 use crate::state::memory::inputs;
 use crate::state::stores;
 use crate::store::{AppCredentials, Probe, ProbeCall, Provisioner, Record};
+use operator_runtime::engine;
+use operator_runtime::engine::clock::AttemptClock;
 
 /// The time between two tries.
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -82,10 +82,9 @@ async fn keys_of<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Record, AppCrede
 /// Whether the keys work; `None` if the store gives no answer to that. It is not noted whether the store answers: attempts
 /// do that, and give it more time.
 async fn try_once<P: Provisioner>(ctx: &Context<P>, record: &Record, keys: &AppCredentials) -> Option<bool> {
-    // As in an attempt, a panic must not end the operator.
     let parameters = owner::parameters::<P>(record).ok()?;
     let call = ProbeCall::new(record, &parameters, keys);
-    let answer = AssertUnwindSafe(Box::pin(ctx.provisioner.probe(&call))).catch_unwind();
-    let answer = timeout(LONGEST_TRY, answer).await.ok()?.ok()?.ok()?;
-    Some(matches!(answer, Probe::Usable))
+    let clock = AttemptClock::new(false, |_| {});
+    let answer = engine::guarded(clock, LONGEST_TRY, Box::pin(ctx.provisioner.probe(&call))).await;
+    Some(matches!(answer.ok()?.ok()?, Probe::Usable))
 }

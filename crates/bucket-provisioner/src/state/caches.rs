@@ -16,7 +16,7 @@ use crate::decide::claim::{Claim, Guarded};
 use crate::decide::class::{Class, ClassLookup};
 use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::FieldManager;
-use crate::decide::record::{Relation, Stored};
+use crate::decide::record::Stored;
 use crate::decide::{codec, lookup, record, store_outputs};
 use crate::state::cache::Cache;
 use crate::state::records::Records;
@@ -91,13 +91,9 @@ impl Caches {
     pub(crate) fn record(&self, claim: &Claim, provisioner: &str, cluster: &str) -> Option<Stored> {
         let at = |name: String| {
             let object = self.records.object(&name).filter(|object| record::is_ours(object, provisioner))?;
-            let whole = match record::relation(&object, claim, cluster) {
-                Relation::Owned if record::claim_name(&object).is_some() => object,
-                Relation::Owned => codec::naming(&object, &claim.id),
-                Relation::Inferred if !self.has_rival(claim, &object) => codec::naming(&object, &claim.id),
-                Relation::Inferred | Relation::Predecessor | Relation::Foreign => return None,
-            };
-            codec::read(&whole).ok()
+            let is_claims = record::is_owned(&object, claim, cluster)
+                || record::seems_owned(&object, claim) && !self.has_rival(claim, &object);
+            is_claims.then(|| codec::read(&lookup::whole(object, claim)).ok()).flatten()
         };
         lookup::names(claim, self.records.irregular_of(&claim.id)).into_iter().find_map(at)
     }
@@ -132,8 +128,8 @@ impl Caches {
     /// Uids of the claims that share the provisioning keys in this Secret.
     pub(crate) fn sharing(&self, secret: &SecretRef) -> HashSet<String> {
         let shares = |record: &Record| record.plan.user.is_none() && record.plan.owner_secret.as_ref() == Some(secret);
-        let records = self.records.all();
-        let read = records.iter().filter_map(|facts| codec::from_object(&facts.object()?).ok());
+        let objects = self.records.objects();
+        let read = objects.filter_map(|object| codec::from_object(&object).ok());
         read.map(|decoded| decoded.record).filter(shares).map(|record| record.claim.uid).collect()
     }
 
@@ -205,7 +201,7 @@ impl OutputFacts {
     }
 
     /// Whether nobody else has changed this entry. If it is unknown, the entry counts as unchanged: otherwise the claim
-    /// would never be in sync, and nothing would wake it for its upkeep, such as the rotation of its keys.
+    /// would never be in sync, and nothing would wake it for its upkeep, such as the replacement of its keys.
     fn has(&self, key: &str) -> bool {
         self.more.as_ref().is_none_or(|more| more.binary_search(&hash(key)).is_ok())
     }

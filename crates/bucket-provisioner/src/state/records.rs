@@ -2,7 +2,6 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube::ResourceExt as _;
@@ -15,16 +14,16 @@ use crate::state::cache::Cache;
 use crate::store::ClaimId;
 use operator_runtime::engine::hash;
 
-/// A cached record.
+/// An ObjectBucket in the cache.
 #[derive(Debug)]
-pub(crate) enum RecordFacts {
+enum Packed {
     /// The needed part of its metadata, spec and status, as JSON, which is a quarter of the size of the object.
     Read(Box<[u8]>),
     /// One that cannot be read still keeps its bucket from being deleted.
     Unreadable { name: Box<str>, bucket: Option<Box<str>> },
 }
 
-impl RecordFacts {
+impl Packed {
     fn of(object: &ObjectBucket) -> Self {
         let ObjectMeta { name, uid, mut labels, creation_timestamp, deletion_timestamp, annotations, .. } =
             object.metadata.clone();
@@ -61,7 +60,7 @@ impl RecordFacts {
     }
 
     /// The object, without most of its metadata; `None` if it cannot be read.
-    pub(crate) fn object(&self) -> Option<ObjectBucket> {
+    fn object(&self) -> Option<ObjectBucket> {
         let Self::Read(text) = self else { return None };
         let (metadata, spec, status) = serde_json::from_slice(text).ok()?;
         Some(ObjectBucket { metadata, spec, status })
@@ -81,7 +80,7 @@ impl RecordFacts {
 /// All ObjectBuckets.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    cache: Cache<RecordFacts>,
+    cache: Cache<Packed>,
     index: Mutex<Index>,
     /// That of a list that is being read.
     listed: Mutex<Index>,
@@ -114,9 +113,9 @@ impl Records {
             Event::Init | Event::InitApply(_) | Event::InitDone => None,
         };
         if let Some(before) = name.and_then(|name| self.cache.get(None, &name)) {
-            index.remove(&Keys::of_facts(&before));
+            index.remove(&Keys::of_packed(&before));
         }
-        self.cache.apply(event, |record| Some(RecordFacts::of_guarded(record)));
+        self.cache.apply(event, |record| Some(Packed::of_guarded(record)));
         let mut listed = self.listed.lock();
         match event {
             Event::Apply(record) => index.add(Keys::of_guarded(record)),
@@ -153,8 +152,9 @@ impl Records {
         self.cache.get(None, name).is_some()
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<RecordFacts>> {
-        self.cache.all()
+    /// All that can be read.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = ObjectBucket> {
+        self.cache.all().into_iter().filter_map(|packed| packed.object())
     }
 
     /// The names of all records.
@@ -182,11 +182,11 @@ impl Records {
 
     /// The names of the records that name a bucket, but for this one. Mostly there are none, which costs no search.
     pub(crate) fn others_with_bucket(&self, bucket: &str, but: &str) -> Vec<String> {
-        let itself = u32::from(self.cache.get(None, but).is_some_and(|facts| facts.naming(bucket).is_some()));
+        let itself = u32::from(self.cache.get(None, but).is_some_and(|packed| packed.naming(bucket).is_some()));
         if self.index.lock().per_bucket.get(&hash(bucket)).is_none_or(|count| *count <= itself) {
             return Vec::new();
         }
-        self.all().into_iter().filter_map(|facts| facts.naming(bucket)).filter(|name| name != but).collect()
+        self.cache.all().iter().filter_map(|packed| packed.naming(bucket)).filter(|name| name != but).collect()
     }
 
     /// Completes when the first list is complete.
@@ -245,10 +245,10 @@ impl Keys {
         record.0.as_ref().map_or_else(|unreadable| Self::of_unreadable(unreadable.bucket.as_deref()), Self::of)
     }
 
-    fn of_facts(facts: &RecordFacts) -> Self {
-        match facts {
-            RecordFacts::Read(_) => facts.object().as_ref().map_or(Self::of_unreadable(None), Self::of),
-            RecordFacts::Unreadable { bucket, .. } => Self::of_unreadable(bucket.as_deref()),
+    fn of_packed(packed: &Packed) -> Self {
+        match packed {
+            Packed::Read(_) => packed.object().as_ref().map_or(Self::of_unreadable(None), Self::of),
+            Packed::Unreadable { bucket, .. } => Self::of_unreadable(bucket.as_deref()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,7 +11,7 @@ use super::names::NameRules;
 use super::on_delete::{ON_DELETE, OnDelete};
 use super::owner::{Owner, OwnerSource};
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
-use super::record::SecretRef;
+use super::record::{Plan, SecretRef};
 use super::rotation::Rotation;
 use crate::api::object_name;
 
@@ -68,6 +69,21 @@ pub struct CommonParameters {
 }
 
 impl CommonParameters {
+    /// The age at which keys are rotated; `None`: only on request.
+    pub fn rotate_keys_every(&self) -> Option<Duration> {
+        self.rotation.every
+    }
+
+    /// The plan with what is the same for every store.
+    pub(super) fn apply(&self, plan: Plan) -> Plan {
+        Plan {
+            owner_secret: self.owner_secret.clone(),
+            rotation: self.rotation,
+            on_delete: self.on_delete.unwrap_or_default(),
+            ..plan
+        }
+    }
+
     /// Their names, of a store that can rotate keys or not.
     pub fn names(can_rotate: bool) -> impl Iterator<Item = &'static str> {
         let rotation = if can_rotate { Rotation::names() } else { &[] };

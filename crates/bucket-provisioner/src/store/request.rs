@@ -44,12 +44,7 @@ impl<'a, T> Request<'a, T> {
 
     /// The usual plan: the bucket and a user at this endpoint, and the class parameters as state.
     pub fn plan(&self, endpoint: Endpoint) -> Plan {
-        let plan = Plan {
-            owner_secret: self.common.owner_secret.clone(),
-            rotation: self.common.rotation,
-            on_delete: self.common.on_delete.unwrap_or_default(),
-            ..Plan::new(&self.bucket, self.mode, endpoint).with_user(&self.user)
-        };
+        let plan = self.common.apply(Plan::new(&self.bucket, self.mode, endpoint).with_user(&self.user));
         self.written.iter().fold(plan, |plan, (name, value)| plan.with_parameter(name, value))
     }
 }

@@ -1,5 +1,5 @@
 //! The reconciler against an API server and a store in memory: each call at which it can be stopped or can fail. Time is
-//! paused, so that no wait takes any.
+//! paused, so that no wait takes any. `tests/it/api_server.rs` holds a real API server to what is assumed of it here.
 #![allow(clippy::expect_used)]
 
 mod api_server;

@@ -8,6 +8,7 @@ use bucket_provisioner::controller::{self, Options};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -32,6 +33,8 @@ const AFTERWARDS: Duration = Duration::from_secs(60);
 pub struct World {
     pub api: ApiServer,
     pub store: Store,
+    /// Becomes true when the operators end.
+    pub shutdown: watch::Sender<bool>,
     /// What there is beside the claim.
     others: (BTreeMap<String, Value>, Contents),
 }
@@ -39,7 +42,12 @@ pub struct World {
 impl World {
     /// Without a claim. The class is the StorageClass without its name and its provisioner.
     pub fn new(class: Value) -> Self {
-        let mut world = Self { api: ApiServer::default(), store: Store::default(), others: Default::default() };
+        let mut world = Self {
+            api: ApiServer::default(),
+            store: Store::default(),
+            shutdown: watch::Sender::new(false),
+            others: Default::default(),
+        };
         for name in ["kube-system", NAMESPACE] {
             world.api.create("namespaces", "", json!({ "metadata": { "name": name } }));
         }
@@ -69,8 +77,10 @@ impl World {
     pub fn start(&self, calls: &Calls) -> JoinSet<()> {
         let options = Options::new(PROVISIONER).with_resync(None);
         let (client, store) = (self.api.client(calls), self.store.for_calls(calls));
+        let mut shutdown = self.shutdown.subscribe();
+        let shutdown = async move { drop(shutdown.wait_for(|ends| *ends).await) };
         let mut operator = JoinSet::new();
-        operator.spawn(controller::run(client, store, options, std::future::pending()));
+        operator.spawn(controller::run(client, store, options, shutdown));
         operator
     }
 

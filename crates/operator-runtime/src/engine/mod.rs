@@ -20,12 +20,13 @@
 //!    three priorities. A store that three times in a row did not answer, or refused the credentials, has one worker at a
 //!    time: its circuit breaker. After [`Workers::close`] nobody gets one, so that the process can end.
 //! 4. *How fast?* The rate limiter of the store, if it has one; [`clock`] reports its waits to the engine. An attempt that
-//!    waits for it leaves its worker to other stores. [`guarded`] ends an attempt that takes too long or panics, and no other.
+//!    waits for a rate that is known leaves its worker to other stores. [`guarded`] ends an attempt that takes too long or
+//!    panics, and no other; what panics outside of attempts, [`run`] repeats after a minute.
 //!
 //! | kind | triggers | what is its own |
 //! |---|---|---|
 //! | claim | [`run`] | while it waits for new keys to work, it has no worker |
-//! | ObjectBucket | kube's scheduler alone, because few are checked, four at a time | a check has no worker, only a removal does; that excludes an attempt of the claim |
+//! | ObjectBucket | [`run`] | only a few are checked, those that may have lost their claim, four at a time; a check has no worker, only a removal does; that excludes an attempt of the claim |
 //! | PersistentVolumeClaim, PersistentVolume | [`run`], for each kind | one table for both; the store of the queue is the StorageClass |
 
 pub mod clock;
@@ -36,7 +37,7 @@ mod table;
 mod workers;
 
 pub use self::guarded::{Interrupted, guarded};
-pub use self::runner::{Reconcile, run};
+pub use self::runner::{Reconcile, received, run};
 pub use self::schedule::{Inputs, Schedule, hash};
 pub use self::table::{Claimed, Remembered, Table};
 pub use self::workers::{InFlight, Load, QueueKey, Slowed, Urgency, Worker, Workers};

@@ -3,16 +3,19 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::hash::Hash;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::{Stream, StreamExt as _, stream};
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
-use tokio::sync::mpsc::unbounded_channel;
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+/// How long an object waits whose reconcile panicked: it may do so each time.
+const PANICKED: Duration = Duration::from_secs(60);
 
 /// What a trigger leads to.
 pub enum Reconcile {
@@ -28,8 +31,7 @@ pub enum Reconcile {
 /// kube's `Controller` does the same, but polls every running reconcile whenever one ends, or anything is triggered. This
 /// costs the same, however many of them wait for a worker.
 ///
-/// # Panics
-/// If a reconcile panics.
+/// A reconcile that panics is repeated after a minute, and harms no other.
 pub async fn run<T>(
     triggers: impl Stream<Item = T>,
     shutdown: impl Future<Output = ()>,
@@ -39,7 +41,7 @@ pub async fn run<T>(
 {
     let at = |message, wait| ScheduleRequest { message, run_at: Instant::now() + wait };
     let (again, later) = unbounded_channel();
-    let later = pin!(stream::unfold(later, async |mut later| Some((later.recv().await?, later))));
+    let later = pin!(received(later));
     let triggered = triggers.map(|object| at(object, Duration::ZERO));
     let mut due = pin!(scheduler(stream::select(triggered, later)));
     let mut shutdown = pin!(shutdown);
@@ -50,8 +52,8 @@ pub async fn run<T>(
         let (object, wait) = tokio::select! {
             biased;
             () = &mut shutdown => break,
-            Some(ended) = running.join_next() => {
-                let (object, wait) = finished(ended);
+            // Nothing cancels it.
+            Some(Ok((object, wait))) = running.join_next() => {
                 let was_triggered = busy.remove(&object) == Some(true);
                 (object, if was_triggered { Some(Duration::ZERO) } else { wait })
             }
@@ -60,7 +62,8 @@ pub async fn run<T>(
                     *was_triggered = true;
                     continue;
                 }
-                match reconcile(&object) {
+                let looked = catch_unwind(AssertUnwindSafe(|| reconcile(&object)));
+                match looked.unwrap_or(Reconcile::Later(Some(PANICKED))) {
                     Reconcile::Later(wait) => {
                         // After a list there are thousands of these.
                         tokio::task::consume_budget().await;
@@ -68,7 +71,8 @@ pub async fn run<T>(
                     }
                     Reconcile::Now(work) => {
                         busy.insert(object.clone(), false);
-                        running.spawn(async move { (object, work.await) });
+                        let work = AssertUnwindSafe(work).catch_unwind();
+                        running.spawn(async move { (object, work.await.unwrap_or(Some(PANICKED))) });
                         continue;
                     }
                 }
@@ -79,14 +83,12 @@ pub async fn run<T>(
             let _ = again.send(at(object, wait));
         }
     }
-    while let Some(ended) = running.join_next().await {
-        finished(ended);
-    }
+    while running.join_next().await.is_some() {}
 }
 
-/// Nothing cancels a reconcile.
-fn finished<T>(ended: Result<T, JoinError>) -> T {
-    ended.unwrap_or_else(|panicked| resume_unwind(panicked.into_panic()))
+/// What comes out of a channel, as a stream.
+pub fn received<T>(channel: UnboundedReceiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(channel, async |mut channel| Some((channel.recv().await?, channel)))
 }
 
 #[cfg(test)]
@@ -111,10 +113,8 @@ mod tests {
         shutdown: impl Future<Output = ()> + Send + 'static,
         reconcile: impl FnMut(&&'static str) -> Reconcile + Send + 'static,
     ) -> (UnboundedSender<&'static str>, tokio::task::JoinHandle<()>) {
-        let (trigger, mut triggers) = unbounded_channel();
-        let triggers = poll_fn(move |cx| triggers.poll_recv(cx));
-        let triggers = stream::unfold(triggers, async |mut triggers| Some(((&mut triggers).await?, triggers)));
-        (trigger, tokio::spawn(async move { run(pin!(triggers), shutdown, reconcile).await }))
+        let (trigger, triggers) = unbounded_channel();
+        (trigger, tokio::spawn(async move { run(received(triggers), shutdown, reconcile).await }))
     }
 
     #[tokio::test(start_paused = true)]
@@ -171,6 +171,34 @@ mod tests {
         trigger.send("b").unwrap();
         task.await.unwrap();
         assert_eq!(began.elapsed(), 5 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_delays_only_its_object() {
+        let began = Instant::now();
+        let seen: Arc<Mutex<Vec<&str>>> = Arc::default();
+        let shown = Arc::clone(&seen);
+        let (trigger, _task) = running(pending(), move |object| {
+            let (object, is_first) = (*object, began.elapsed() < SECOND);
+            seen.lock().push(object);
+            match object {
+                "look" if is_first => panic!("a mistake"),
+                "work" if is_first => Reconcile::Now(Box::pin(async { panic!("another") })),
+                _ => Reconcile::Later(None),
+            }
+        });
+        let taken = || {
+            let mut seen = std::mem::take(&mut *shown.lock());
+            seen.sort_unstable();
+            seen
+        };
+        for object in ["look", "work", "well"] {
+            trigger.send(object).unwrap();
+        }
+        sleep(SECOND).await;
+        assert_eq!(taken(), ["look", "well", "work"]);
+        sleep(PANICKED).await;
+        assert_eq!(taken(), ["look", "work"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -90,8 +90,9 @@ impl World {
     /// Waits until the claim's Secret exists and its entries are as wanted.
     pub async fn wait_secret(&self, name: &str, wanted: impl Fn(&BTreeMap<String, String>) -> bool + Send + Sync) {
         let condition = |secret: Option<&Secret>| secret.is_some_and(|s| wanted(&entries(s.data.clone())));
-        let waited = seen(&self.secrets(), name, condition).await;
-        waited.unwrap_or_else(|_| panic!("the Secret {name} is not as wanted"));
+        if seen(&self.secrets(), name, condition).await.is_err() {
+            panic!("the Secret {name} is not as wanted: {}, {:?}", self.dump(name).await, self.events(name).await);
+        }
     }
 
     /// Waits until the claim's ConfigMap exists and its entries are as wanted.
@@ -118,7 +119,7 @@ impl World {
 
     async fn wait_event_about(&self, namespace: &str, name: &str, reason: &str, text: &str) -> (String, String) {
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let mut watch = watcher(events, watcher::Config::default()).applied_objects().boxed();
+        let mut watch = watcher(events, watcher::Config::default().fields(&about(name))).applied_objects().boxed();
         let seen = async {
             loop {
                 // A watch that ends with an error is restarted when it is polled again.
@@ -126,7 +127,7 @@ impl World {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 };
-                if !event.is_some_and(|event| is_about(&event, name) && event.reason.as_deref() == Some(reason)) {
+                if event.is_none_or(|event| event.reason.as_deref() != Some(reason)) {
                     continue;
                 }
                 let mut events = self.events_about(namespace, name).await.into_iter();
@@ -153,8 +154,7 @@ impl World {
 
     async fn events_about(&self, namespace: &str, name: &str) -> Vec<(String, String, String)> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let mut found: Vec<_> = events.list(&ListParams::default()).await.unwrap().items;
-        found.retain(|event| is_about(event, name));
+        let mut found: Vec<_> = events.list(&ListParams::default().fields(&about(name))).await.unwrap().items;
         found.sort_by_key(|e| e.event_time.clone().map(|t| t.0));
         found
             .into_iter()
@@ -163,6 +163,7 @@ impl World {
     }
 }
 
-fn is_about(event: &Event, name: &str) -> bool {
-    event.regarding.as_ref().is_some_and(|object| object.name.as_deref() == Some(name))
+/// Selects the events on objects of this name: in the namespace of those on ObjectBuckets are thousands, of all worlds.
+fn about(name: &str) -> String {
+    format!("regarding.name={name}")
 }

@@ -79,7 +79,8 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     let name = claim.name_any();
     let target = SpanTarget { namespace: &namespace, name: &name, uid: &uid, class: claim::class_of(&claim) };
     let traced = spans::attempt("attempt", target);
-    let done = attempt::guarded(traced, dispatch(ctx, &claim, due, class)).instrument(span).await;
+    // Boxed, because thousands may wait for a worker, and need no room for it.
+    let done = attempt::guarded(traced, Box::pin(dispatch(ctx, &claim, due, class))).instrument(span).await;
     // 4. A failure is reported, and retried. What Kubernetes does not bind in time is checked again. (writes)
     let is_unbound = || ctx.memory.has_just_created(&uid).is_some() || ctx.volume_of(&claim).is_some();
     let failed = match done {
@@ -92,7 +93,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
         tracing::debug!(claim = key(&claim), "{message}");
         let is_error = failed.kind() != VolumeErrorKind::InProgress;
         let reason = if is_error { events::PROVISIONING_FAILED } else { events::PROVISIONING };
-        on_claim(ctx, &claim, reason, &message).await;
+        Box::pin(on_claim(ctx, &claim, reason, &message)).await;
     }
     wait
 }
@@ -410,4 +411,37 @@ fn begun(claim: &PersistentVolumeClaim, problem: &str) -> Failed {
         wire::volume_name(&claim.uid().unwrap_or_default()),
         wire::CLAIM_FINALIZER,
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use super::*;
+    use crate::{ProvisionedVolume, VolumeRequest, VolumeToDelete};
+
+    struct Nothing;
+
+    impl VolumeProvisioner for Nothing {
+        type Parameters = ();
+
+        async fn provision(&self, _: &VolumeRequest<()>) -> Result<ProvisionedVolume, VolumeError> {
+            Err(VolumeError::retryable("nothing"))
+        }
+
+        async fn delete(&self, _: &VolumeToDelete) -> Result<(), VolumeError> {
+            Ok(())
+        }
+    }
+
+    fn size<A, B, F: Future>(_: fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Ten thousand of them are ten thousand of these futures.
+    #[test]
+    fn a_claim_that_waits_for_a_worker_is_small() {
+        let bytes = size::<&'static Context<Nothing>, _, _>(work);
+        assert!(bytes < 4096, "{bytes} bytes");
+    }
 }

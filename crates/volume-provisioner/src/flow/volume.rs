@@ -81,7 +81,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
         tracing::debug!(volume = volume.name_any(), "{message}");
         let is_error = failed.kind() != VolumeErrorKind::InProgress;
         let reason = if is_error { events::VOLUME_FAILED_DELETE } else { events::VOLUME_DELETE };
-        on_volume(ctx, &volume, reason, &message).await;
+        Box::pin(on_volume(ctx, &volume, reason, &message)).await;
     }
     wait
 }

@@ -22,7 +22,6 @@ use crate::api::{ObjectBucket, Unreadable};
 use crate::controller::of_claim;
 use crate::decide::action::Action;
 use crate::decide::claim::Claim;
-use crate::decide::record::Relation;
 use crate::decide::{codec, record};
 use crate::store::Provisioner;
 use operator_runtime::program::print;
@@ -158,8 +157,7 @@ async fn adoption<P: Provisioner>(
     cluster: &str,
     args: &AdoptArgs,
 ) -> Result<Option<Annotation>, Box<dyn Error>> {
-    let relation = |object: &ObjectBucket| record::relation(object, claim, cluster);
-    if of_its_name.iter().any(|object| relation(object) == Relation::Owned) {
+    if of_its_name.iter().any(|object| record::is_owned(object, claim, cluster)) {
         return Ok(None);
     }
     if claim.deleting {
@@ -169,7 +167,7 @@ async fn adoption<P: Provisioner>(
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let (named, bucket) = (given(&spec.object_bucket_name), given(&args.bucket).or_else(|| given(&spec.bucket_name)));
     let wanted = Wanted { record: args.record.as_deref(), named: named.as_deref(), bucket: bucket.as_deref() };
-    let previous = of_its_name.iter().copied().filter(|object| relation(object) == Relation::Predecessor);
+    let previous = of_its_name.iter().copied().filter(|object| record::is_predecessors(object, claim, cluster));
     if let Some(object) = choose(&previous.collect::<Vec<_>>(), &wanted)? {
         codec::read(object)?;
         return Ok(Some(Annotation {

@@ -2,6 +2,7 @@
 
 mod details;
 mod gather;
+mod keys;
 mod render;
 mod row;
 mod scheduled;

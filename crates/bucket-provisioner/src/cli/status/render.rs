@@ -72,16 +72,9 @@ fn of_keys(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
     match &details.keys {
         Err(why) => page.line("Keys", &format!("not known: {why}")),
         Ok(keys) => {
-            let age = row
-                .keys_issued_at
-                .as_ref()
-                .map(|at| format!(", issued {} ago", ago(Some(at), now)))
-                .unwrap_or_default();
-            let due = row.rotation_due_at.as_ref().map(|at| format!(", replaced in {}", until(Some(at), now)));
-            let due = due.unwrap_or_default().replace("replaced in now", "replaced now");
-            page.line("Keys", &format!("{}{age}{due}", keys.present_id.as_deref().unwrap_or("none")));
+            page.line("Keys", &format!("{}{}", keys.present_id.as_deref().unwrap_or("none"), row.keys.text(now)));
             if let Some(id) = &keys.former_id {
-                let end = until(row.former_key_deleted_at.as_ref(), now);
+                let end = until(row.keys.former_key_deleted_at.as_ref(), now);
                 let what = if keys.is_former_inactive { "is deactivated, and is deleted in" } else { "is valid for" };
                 page.line("", &format!("{id}, the previous key, {what} {end}"));
             }

@@ -3,11 +3,12 @@
 use serde::Serialize;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
+use super::keys::KeyTimes;
 use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucket};
 use crate::decide::claim::Claim;
-use crate::decide::keys::{self, KeyNotes};
+use crate::decide::keys::KeyNotes;
 use crate::decide::report::removed_so_far;
 use crate::decide::{codec, record};
 use crate::reasons;
@@ -52,9 +53,8 @@ pub(crate) struct Row {
     pub(crate) created_at: Option<Time>,
     /// Since when the claim is not ready.
     pub(crate) waiting_since: Option<Time>,
-    pub(crate) keys_issued_at: Option<Time>,
-    pub(crate) rotation_due_at: Option<Time>,
-    pub(crate) former_key_deleted_at: Option<Time>,
+    #[serde(flatten)]
+    pub(crate) keys: KeyTimes,
     /// How many objects and versions the deletion of the bucket has removed so far.
     pub(crate) removed_so_far: Option<u64>,
 }
@@ -70,11 +70,7 @@ impl Row {
         };
         let spec = spec.ok();
         let waiting = claim.condition(reasons::READY).filter(|ready| ready.status == ConditionStatus::False);
-        let rotation =
-            record.and_then(|object| Some(codec::read(object).ok()?.record.plan.rotation)).unwrap_or_default();
-        let keys = keys.cloned().unwrap_or_default().clamp_to_now(&rotation, now);
-        let later = |at: Timestamp, wait| at.checked_add(SignedDuration::try_from(wait).ok()?).ok();
-        let due = keys.issued_at.zip(rotation.every);
+        let plan = record.and_then(|object| Some(codec::read(object).ok()?.record.plan));
         // An edit of a bound claim has no effect.
         let bound_class = record.filter(|_| claim.bound()).and_then(|object| object.spec.storage_class_name.clone());
         let bucket = record.and_then(record::bucket).or_else(|| spec.and_then(|spec| spec.bucket_name.as_deref()));
@@ -93,9 +89,7 @@ impl Row {
             is_deleted: claim.deleting,
             created_at: claim.created.clone(),
             waiting_since: waiting.and_then(|ready| ready.last_transition_time.as_deref()?.parse().ok()).map(Time),
-            keys_issued_at: keys.issued_at.map(Time),
-            rotation_due_at: due.and_then(|(at, every)| later(at, keys::period(every, &claim.id.uid))).map(Time),
-            former_key_deleted_at: keys.retiring.map(|key| Time(key.at)),
+            keys: KeyTimes::new(&claim.id.uid, plan.as_ref(), keys, now),
         }
     }
 
@@ -210,11 +204,11 @@ mod tests {
         let object = codec::to_object(&record, "obc-shop-a", "ours");
         let issued = |at: &str| KeyNotes { issued_at: Some(at.parse().unwrap()), ..KeyNotes::default() };
         let row = Row::new(&bound, Some(&object), Some(&issued("2026-01-02T00:00:00Z")), now);
-        let due = row.rotation_due_at.unwrap().0;
+        let due = row.keys.rotation_due_at.unwrap().0;
         let day = |text: &str| text.parse::<Timestamp>().unwrap();
         assert!((day("2026-01-29T00:00:00Z")..=day("2026-02-01T00:00:00Z")).contains(&due), "{due}");
         let forged = Row::new(&bound, Some(&object), Some(&issued("2036-01-02T00:00:00Z")), now);
-        assert_eq!((forged.keys_issued_at, forged.rotation_due_at), (None, None));
+        assert_eq!((forged.keys.keys_issued_at, forged.keys.rotation_due_at), (None, None));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use console::Color;
 use k8s_openapi::jiff::Timestamp;
 
+use super::keys::KeyTimes;
 use super::row::{Attention, Row};
 use crate::cli::output::{ago, cell, clean, painted, table, until};
 
-const HEAD: [&str; 10] =
-    ["NAMESPACE", "NAME", "CLASS", "BUCKET", "PHASE", "REASON", "AGE", "WAITING", "KEY-AGE", "ROTATION"];
+const HEAD: [&str; 8] = ["NAMESPACE", "NAME", "CLASS", "BUCKET", "PHASE", "REASON", "AGE", "WAITING"];
 const WIDE: [&str; 3] = ["OBJECTBUCKET", "PREVIOUS-KEY", "MESSAGE"];
 
 pub(crate) fn colour(attention: Attention) -> Color {
@@ -23,6 +23,7 @@ pub(crate) fn lines(rows: &[Row], wide: bool, now: Timestamp) -> Vec<String> {
     let cells = |row: &Row| {
         let text = |text: &Option<String>| cell(text.as_deref().unwrap_or_default());
         let status = |text: &str| painted(&cell(text), colour(row.attention));
+        let [key_age, replaced] = row.keys.cells(now);
         vec![
             cell(&row.namespace),
             cell(&row.name),
@@ -32,15 +33,15 @@ pub(crate) fn lines(rows: &[Row], wide: bool, now: Timestamp) -> Vec<String> {
             status(row.reason.as_deref().unwrap_or_default()),
             cell(&ago(row.created_at.as_ref(), now)),
             cell(&ago(row.waiting_since.as_ref(), now)),
-            cell(&ago(row.keys_issued_at.as_ref(), now)),
-            cell(&until(row.rotation_due_at.as_ref(), now)),
+            key_age,
+            replaced,
             text(&row.object_bucket),
-            cell(&until(row.former_key_deleted_at.as_ref(), now)),
+            cell(&until(row.keys.former_key_deleted_at.as_ref(), now)),
             clean(row.message.as_deref().unwrap_or_default()),
         ]
     };
     let further: &[&str] = if wide { &WIDE } else { &[] };
-    table(&[&HEAD[..], further].concat(), rows.iter().map(cells))
+    table(&[&HEAD[..], &KeyTimes::HEAD, further].concat(), rows.iter().map(cells))
 }
 
 /// How many claims there are, and how many of them need attention.

@@ -10,7 +10,7 @@ use crate::decide::claim::Claim as RealClaim;
 use crate::decide::class::{Class, ClassLookup};
 use crate::decide::lookup::Found;
 use crate::decide::orphan::{self, Due, OrphanFacts, PresentClaim};
-use crate::decide::plan::{self, Intent, Surroundings};
+use crate::decide::plan::{self, RecordState, Surroundings};
 use crate::decide::record::{Author, Stored};
 use crate::decide::release::{Release as RealRelease, Retained, Schedule, UndoRequest};
 use crate::error::{CannotUndo, RecordProblem};
@@ -70,7 +70,7 @@ pub(super) fn real_due(setup: &Setup, world: &World, record: &Record, vanished: 
 }
 
 /// The answer of the real planner for a claim and its record.
-pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<Intent> {
+pub(super) fn real_record_state(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<RecordState> {
     let stored = |record: Record| {
         let stored = real_stored(setup, claim, &record);
         Box::new(Stored { claim_was_bound: claim.named || claim.bound, ..stored })
@@ -95,7 +95,7 @@ pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -
     let class = real_class(setup, claim.asks);
     let surroundings =
         Surroundings { provisioner: &Planner, provisioner_name: "model", cluster: CLUSTER, class: &class };
-    plan::intent(&surroundings, &real_claim(claim, claim.asks), found).ok()
+    plan::record_state(&surroundings, &real_claim(claim, claim.asks), found).ok()
 }
 
 /// The record's default name.

@@ -1,12 +1,12 @@
 //! The state of an attempt in the model, as in `reconcile/provide/attempt.rs`.
 
 use super::memory::Memory;
-use super::planner::{Setup, real_intent};
+use super::planner::{Setup, real_record_state};
 use super::store::Verb;
 use super::world::{BucketName, Claim, Key, Record, Review, Secret, Whose, World};
 
-use crate::decide::plan::Intent;
-use crate::decide::steps::{self, Keys, KeysFound, Progress as Steps, ProvisionState, Recorded, Upkeep};
+use crate::decide::plan::RecordState;
+use crate::decide::steps::{self, Keys, KeysFound, Progress as Steps, ProvisionState, Upkeep};
 use crate::decide::upkeep;
 use crate::store::Mode;
 
@@ -65,16 +65,16 @@ impl Work {
             forgets: false,
             overtaken: false,
         };
-        match real_intent(setup, claim, world.record)? {
-            Intent::Record { .. } => {}
-            Intent::Proceed(_) => {
+        match real_record_state(setup, claim, world.record)? {
+            RecordState::Planned { .. } => {}
+            RecordState::Stored { .. } => {
                 work.record = world.record;
                 work.continue_from_outputs(memory, upkeep);
             }
-            Intent::UndoFirst(_) => return Some(Start::UndoFirst),
-            Intent::Adopt(_) => work.previous = world.record,
+            RecordState::Outdated(_) => return Some(Start::UndoFirst),
+            RecordState::Predecessor { .. } => work.previous = world.record,
             // The store is asked whether it has what the lost record recorded.
-            Intent::Recover { .. } => {
+            RecordState::Lost { .. } => {
                 let bucket = BucketName::of(claim.asks, claim.uid);
                 let has_bucket = world.bucket(bucket) == Some(Whose::Claim(claim.uid));
                 let has_user = world.users[usize::from(claim.uid)].as_ref().is_some_and(|user| !user.keys.is_empty());
@@ -84,7 +84,7 @@ impl Work {
                 }
                 work.recovers = true;
             }
-            Intent::Restore { .. } => unreachable!("nothing is damaged here"),
+            RecordState::Damaged { .. } => unreachable!("nothing is damaged here"),
         }
         // Foreign outputs are found before anything is written. Restored ones are inherited with a record.
         let previous_owner = work.previous.is_some() || work.record.is_some_and(|record| record.names != record.uid);
@@ -178,17 +178,11 @@ impl Work {
         let record = self.record_so_far();
         ProvisionState {
             finalizer_cached: self.claim.finalizer,
-            recorded: match self.record {
-                None if self.previous.is_some() => Recorded::Predecessor,
-                None => Recorded::No,
-                Some(record) if record.credentials_published || record.status_is_bound => {
-                    Recorded::CredentialsPublished
-                }
-                Some(_) => Recorded::Begun,
-            },
+            recorded: self.record.is_some(),
+            credentials_published: self.record.is_some_and(|r| r.credentials_published || r.status_is_bound),
             record_complete: record.credentials_published,
             record_status_is_bound: record.status_is_bound,
-            adopting: record.adopt_requested,
+            adopting: self.record.map_or(self.previous.is_some(), |record| record.adopt_requested),
             mode,
             keys: self.keys.location(),
             progress: self.steps,

@@ -14,6 +14,7 @@ use crate::api::ObjectBucket;
 use crate::decide::{action, record, release};
 use crate::reconcile::released;
 use crate::state::context::Context;
+use operator_runtime::engine;
 
 /// When a record is checked that is deleted together with its claim: mostly it no longer exists by then.
 const REMOVAL: Duration = Duration::from_secs(5);
@@ -38,8 +39,7 @@ pub(super) fn requests<P>(
     ctx: &Context<P>,
     checks: UnboundedReceiver<OrphanCheck>,
 ) -> impl Stream<Item = ScheduleRequest<String>> {
-    let checks = stream::unfold(checks, |mut checks| async { Some((checks.recv().await?, checks)) });
-    checks.flat_map(|check| {
+    engine::received(checks).flat_map(|check| {
         let (names, wait) = match check {
             OrphanCheck::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
             OrphanCheck::At { name, wait } => (vec![name], wait),

@@ -7,12 +7,14 @@ mod due;
 mod present;
 mod removal;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{FutureExt as _, Stream, StreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::runtime::scheduler::scheduler;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub(crate) use self::due::{OrphanCheck, is_suspect};
@@ -33,7 +35,7 @@ use crate::reconcile::released;
 use crate::state::context::Context;
 use crate::store::{ClaimId, Failure as _, Provisioner};
 use operator_runtime::engine::clock::AttemptClock;
-use operator_runtime::engine::{self, Inputs, Interrupted, Remembered, Schedule, Table, Worker};
+use operator_runtime::engine::{self, Inputs, Interrupted, Reconcile, Remembered, Schedule, Table, Worker};
 
 /// Longest time that one check may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -41,48 +43,51 @@ const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// How many records are checked at the same time.
 const AT_ONCE: usize = 4;
 
-/// Processes `checks`, and puts later ones into `again`.
+/// Processes `checks`, and puts later ones into `again`. Ends after `shutdown`, and what runs before that.
 pub(crate) async fn run<P: Provisioner>(
-    ctx: &Context<P>,
+    ctx: &Arc<Context<P>>,
     checks: UnboundedReceiver<OrphanCheck>,
     again: UnboundedSender<OrphanCheck>,
+    shutdown: impl Future<Output = ()>,
 ) {
     // Without the claims every record looks orphaned.
     ctx.caches.filled().await;
-    let controller = OrphanController::new(ctx, again);
-    let (queue, queued) = unbounded_channel::<Queued>();
-    let due = scheduler(due::requests(ctx, checks).boxed());
-    let checked = async {
-        // When there are no more checks, there are no more removals.
-        let queue = queue;
-        due.for_each_concurrent(AT_ONCE, async |name: String| {
-            if !ctx.caches.records.has(&name) {
-                return controller.forget(&name);
-            }
-            match controller.process(&name, None).await {
-                Outcome::Next(next) => controller.check_again(name, next.wait()),
-                // The receiver lives as long as this.
-                Outcome::Removal(removal) => drop(queue.send(removal)),
-            }
-        })
-        .await;
+    let (queue, queued) = unbounded_channel();
+    let controller = Arc::new(OrphanController {
+        ctx: Arc::clone(ctx),
+        records: Table::default(),
+        again,
+        queue,
+        checks: Semaphore::new(AT_ONCE),
+    });
+    let checks = scheduler(due::requests(ctx, checks).boxed()).map(Task::Check);
+    let triggers = stream::select(checks, engine::received(queued).map(Task::Remove));
+    let reconcile = |task: &Task| match task {
+        Task::Check(name) if !controller.is_due(name) => Reconcile::Later(None),
+        task => Reconcile::Now(Box::pin(Arc::clone(&controller).reconcile(task.clone()))),
     };
-    let removed = removals(queued).for_each_concurrent(None, |removal| controller.remove(removal)).boxed();
-    tokio::join!(checked, removed);
+    engine::run(triggers, shutdown, reconcile).await;
 }
 
-/// Any number of them may wait for a worker: they need little memory then.
-fn removals(queued: UnboundedReceiver<Queued>) -> impl Stream<Item = Queued> {
-    stream::unfold(queued, |mut queued| async { Some((queued.recv().await?, queued)) })
+/// What is done with a record. The check of one whose removal waits for a worker still answers its admin.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Task {
+    /// Of the record of this name.
+    Check(String),
+    Remove(Queued),
 }
 
 /// Checks records.
-struct OrphanController<'a, P> {
-    ctx: &'a Context<P>,
+struct OrphanController<P> {
+    ctx: Arc<Context<P>>,
     /// By name.
     records: Table<Checked>,
     /// For later checks.
     again: UnboundedSender<OrphanCheck>,
+    /// For removals.
+    queue: UnboundedSender<Queued>,
+    /// Limits how many records are checked at the same time.
+    checks: Semaphore,
 }
 
 /// What is remembered of a record.
@@ -120,9 +125,36 @@ fn inputs(object: &ObjectBucket) -> Inputs {
     Inputs::of(&(&object.metadata.uid, action, spec.unwrap_or_default()), &())
 }
 
-impl<P: Provisioner> OrphanController<'_, P> {
-    fn new(ctx: &Context<P>, again: UnboundedSender<OrphanCheck>) -> OrphanController<'_, P> {
-        OrphanController { ctx, records: Table::default(), again }
+impl<P: Provisioner> OrphanController<P> {
+    async fn reconcile(self: Arc<Self>, task: Task) -> Option<Duration> {
+        match task {
+            Task::Check(name) => {
+                // Nobody closes it.
+                let _permit = self.checks.acquire().await.ok()?;
+                // Boxed, so that a record that waits for its check needs little memory.
+                Box::pin(self.check_or_queue(name)).await;
+            }
+            Task::Remove(removal) => self.remove(removal).await,
+        }
+        // Later checks come with the others, which may say that they are not needed.
+        None
+    }
+
+    /// Whether the caches still show that the record may be an orphan. A new claim asks for its record before that exists.
+    fn is_due(&self, name: &str) -> bool {
+        let exists = self.ctx.caches.records.has(name);
+        if !exists {
+            self.forget(name);
+        }
+        exists && is_suspect(&self.ctx, name)
+    }
+
+    async fn check_or_queue(&self, name: String) {
+        match self.process(&name, None).await {
+            Outcome::Next(next) => self.check_again(name, next.wait()),
+            // The receiver lives as long as this.
+            Outcome::Removal(removal) => drop(self.queue.send(removal)),
+        }
     }
 
     fn check_again(&self, name: String, wait: Option<Duration>) {
@@ -147,9 +179,9 @@ impl<P: Provisioner> OrphanController<'_, P> {
     }
 
     async fn process_claimed(&self, name: &str, worker: Option<&Worker>) -> Outcome {
-        let object = match within_limit(None, records::read(self.ctx, name)).await {
+        let object = match within_limit(None, records::read(&self.ctx, name)).await {
             // Another provisioner may have created one of that name meanwhile.
-            Ok(Some(object)) if due::is_served(self.ctx, &object) => object,
+            Ok(Some(object)) if due::is_served(&self.ctx, &object) => object,
             Ok(_) => {
                 self.forget(name);
                 return Next::Done.into();
@@ -210,7 +242,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
     }
 
     async fn check(&self, object: &ObjectBucket, again: bool, worker: Option<&Worker>) -> Result<Outcome, Error> {
-        let ctx = self.ctx;
+        let ctx = &*self.ctx;
         let action = action::action(object);
         let mut stored = match codec::read(object) {
             Ok(stored) => stored,
@@ -296,7 +328,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
             return Ok(Next::Done);
         };
         let id = ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
-        if !claims::is_gone(self.ctx, &Claim::gone(id)).await? {
+        if !claims::is_gone(&self.ctx, &Claim::gone(id)).await? {
             return Ok(Next::Done);
         }
         if forget {
@@ -320,7 +352,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
         if self.records.get(&name, |known| known.reported.as_ref() == Some(&reported)) {
             return Ok(None);
         }
-        let version = records::report(self.ctx, object, &reported.1).await?;
+        let version = records::report(&self.ctx, object, &reported.1).await?;
         self.records.entry(&name, |known| known.reported = Some(reported));
         Ok(version)
     }

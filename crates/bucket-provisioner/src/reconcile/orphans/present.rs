@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::objects::{namespaces, records};
 use crate::store::Provisioner;
 
-impl<P: Provisioner> OrphanController<'_, P> {
+impl<P: Provisioner> OrphanController<P> {
     /// The claim that has the recorded name now, read from the cluster. `adopts`: it is to adopt the record.
     pub(super) async fn present(&self, stored: &Stored, adopts: bool) -> Result<Option<PresentClaim>, Error> {
-        let (ctx, recorded) = (self.ctx, &stored.record.claim);
+        let (ctx, recorded) = (&*self.ctx, &stored.record.claim);
         let found = ctx.claims_in(&recorded.namespace).get_opt(&recorded.name).await;
         let Some(found) = found.map_err(Error::kubernetes("read the claim"))? else { return Ok(None) };
         let claim = Claim::read(&found, &ctx.label);
@@ -34,7 +34,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
         let (Some(release), true) = (&stored.release, claim.asks_to_undo() && !claim.bound() && !claim.deleting) else {
             return Ok(false);
         };
-        let namespace = namespaces::uid(self.ctx, &claim.id.namespace).await?;
+        let namespace = namespaces::uid(&self.ctx, &claim.id.namespace).await?;
         let class = claim.spec().map(|spec| spec.storage_class_name.as_str()).unwrap_or_default();
         let request = UndoRequest { namespace_uid: namespace.as_deref(), class, asked_at: claim.asked_at() };
         Ok(release.undo(&request, &stored.record.class_name).is_ok())

@@ -27,6 +27,7 @@ use crate::store::{ClaimId, Provisioner};
 use operator_runtime::engine::{QueueKey, Urgency};
 
 /// A record whose content is to be removed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Queued {
     pub(super) name: String,
     claim: ClaimId,
@@ -47,7 +48,7 @@ impl Queued {
     }
 }
 
-impl<P: Provisioner> OrphanController<'_, P> {
+impl<P: Provisioner> OrphanController<P> {
     /// Removes what is recorded. Boxed, because otherwise the compiler does not see that it is Send.
     pub(super) fn remove(&self, removal: Queued) -> BoxFuture<'_, ()> {
         async move {
@@ -95,7 +96,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
         due: &Due,
         again: bool,
     ) -> Result<Next, Error> {
-        let ctx = self.ctx;
+        let ctx = &*self.ctx;
         let uid = stored.record.claim.uid.clone();
         let vanished = *due == Due::RevokeVanished;
         // All claims are deleted with their CRD, without a decision about any of them.
@@ -118,7 +119,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
 
     /// Completes a record of the Go provisioner from its class.
     async fn completed(&self, stored: Stored) -> Result<Stored, Error> {
-        let ctx = self.ctx;
+        let ctx = &*self.ctx;
         let class = classes::named(ctx, stored.record.class_name.clone()).await?;
         let claim = Claim::gone(stored.record.claim.clone());
         legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, &class, &claim, stored)
@@ -133,7 +134,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
         retain: Option<Retained>,
         again: bool,
     ) -> Result<Next, Error> {
-        let ctx = self.ctx;
+        let ctx = &*self.ctx;
         let claim = Claim::gone(stored.record.claim.clone());
         let Some(_busy) = ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
         let deletes = undo != Undo::Revoke;

@@ -9,9 +9,10 @@ use crate::api::wire;
 use crate::decide::claim::{self, Claim};
 use crate::decide::keys::KeyNotes;
 use crate::decide::output_data::{self, PreviousOwner};
+use crate::decide::plan::RecordState;
 use crate::decide::record::{Author, Stored};
-use crate::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Recorded, Upkeep};
-use crate::decide::{plan, report};
+use crate::decide::report;
+use crate::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Upkeep};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
 use crate::objects::{claims, crds};
@@ -40,25 +41,6 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) seen_in_account: Option<String>,
 }
 
-/// The record, the write-ahead log of the claim.
-pub(super) enum RecordState {
-    /// To be written, under this name.
-    Planned { name: String, record: Box<Record> },
-    /// Stored for a previous claim, and what it will be for this one.
-    Predecessor { stored: Box<Stored>, record: Box<Record> },
-    /// Stored. `is_new`: written in this attempt, so nothing can have been created for it before.
-    Stored { stored: Box<Stored>, is_new: bool },
-}
-
-impl RecordState {
-    pub(super) fn record(&self) -> &Record {
-        match self {
-            Self::Planned { record, .. } | Self::Predecessor { record, .. } => record,
-            Self::Stored { stored, .. } => &stored.record,
-        }
-    }
-}
-
 impl<'a, P: Provisioner> Attempt<'a, P> {
     /// Reads everything before the first write, so that nothing is started that cannot be finished: foreign outputs of
     /// the claim's name and unusable credentials are found now.
@@ -80,8 +62,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     }
 
     /// The same for a claim that adopts the record of a previous one.
-    pub(super) async fn adopt(ctx: &'a Context<P>, claim: Claim, stored: Box<Stored>) -> Result<Self, Error> {
-        let record = Box::new(plan::adopted(&stored.record, &claim, &ctx.cluster));
+    pub(super) async fn adopt(
+        ctx: &'a Context<P>,
+        claim: Claim,
+        stored: Box<Stored>,
+        record: Box<Record>,
+    ) -> Result<Self, Error> {
         let previous_owner = PreviousOwner::of(&record, true, &ctx.label);
         let (owner, outputs) =
             tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, previous_owner))?;
@@ -108,7 +94,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         owner: Option<Owner<P>>,
     ) -> Self {
         let notes = secret.existing().map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref()));
-        let notes = notes.unwrap_or_default().clamp_to_now(&record_state.record().plan.rotation, Timestamp::now());
+        let notes = notes.unwrap_or_default().clamp(Some(&record_state.record().plan), Timestamp::now());
         Self {
             ctx,
             claim,
@@ -179,20 +165,15 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     /// The input for the next decision.
     pub(super) fn state(&self) -> ProvisionState {
-        let (recorded, record_complete, record_status_is_bound, adopting) = match &self.record_state {
-            RecordState::Planned { .. } => (Recorded::No, false, false, false),
-            RecordState::Predecessor { .. } => (Recorded::Predecessor, false, false, true),
-            RecordState::Stored { stored, .. } => {
-                let recorded = if stored.bound() { Recorded::CredentialsPublished } else { Recorded::Begun };
-                (recorded, self.is_complete(stored), stored.status_is_bound, stored.is_being_adopted())
-            }
-        };
+        let stored = self.stored().ok();
+        let is_predecessors = matches!(self.record_state, RecordState::Predecessor { .. });
         ProvisionState {
             finalizer_cached: claims::has_finalizer_and_name(self.ctx, &self.claim, self.record_state.record()),
-            recorded,
-            record_complete,
-            record_status_is_bound,
-            adopting,
+            recorded: stored.is_some(),
+            credentials_published: stored.is_some_and(Stored::bound),
+            record_complete: stored.is_some_and(|stored| self.is_complete(stored)),
+            record_status_is_bound: stored.is_some_and(|stored| stored.status_is_bound),
+            adopting: stored.map_or(is_predecessors, Stored::is_being_adopted),
             mode: self.record_state.record().plan.mode,
             keys: self.keys.location(),
             progress: self.progress,
@@ -217,14 +198,14 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     pub(super) fn stored(&self) -> Result<&Stored, Error> {
         match &self.record_state {
             RecordState::Stored { stored, .. } => Ok(stored),
-            RecordState::Planned { .. } | RecordState::Predecessor { .. } => Err(NOT_WRITTEN),
+            _ => Err(NOT_WRITTEN),
         }
     }
 
     pub(super) fn stored_mut(&mut self) -> Result<&mut Stored, Error> {
         match &mut self.record_state {
             RecordState::Stored { stored, .. } => Ok(stored),
-            RecordState::Planned { .. } | RecordState::Predecessor { .. } => Err(NOT_WRITTEN),
+            _ => Err(NOT_WRITTEN),
         }
     }
 

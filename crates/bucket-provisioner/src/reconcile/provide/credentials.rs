@@ -2,9 +2,10 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::attempt::{Attempt, RecordState};
+use super::attempt::Attempt;
 use crate::decide::backoff::{MAX_DENIED, MAX_PROBES};
 use crate::decide::keys::{self, KeyNotes};
+use crate::decide::plan::RecordState;
 use crate::decide::report::{Report, Severity};
 use crate::decide::steps::{Keys, Verb};
 use crate::decide::{output_data, store_outputs};
@@ -122,7 +123,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
         }
         match (&self.keys, &notes.retiring) {
-            (Keys::Pending { .. }, Some(previous)) => self.report_rotation(previous).await,
+            (Keys::Pending { .. }, Some(previous)) => self.pending_key_published(previous).await,
             // An app may have the previous keys, which the store has deleted.
             (Keys::Issued(_), _) if !shares && self.stored()?.bound() => self.report_replacement().await,
             _ => {}
@@ -145,12 +146,11 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// The notes on the keys that are about to be written.
     fn notes_on_keys(&self, shares: bool) -> Result<KeyNotes, Error> {
-        let (now, request) = (Timestamp::now(), self.claim.rotation_request.as_deref());
+        let (now, request) = (Timestamp::now(), self.claim.rotate_request.as_deref());
         Ok(match &self.keys {
             Keys::Pending { .. } => {
-                let previous = self.present_keys().ok_or(Error::OutOfStep("there are no keys to rotate"))?;
-                let grace = self.stored()?.record.plan.rotation.grace;
-                keys::succeed(previous.access_key_id, grace, now, request)
+                let previous = self.present_keys().ok_or(Error::OutOfStep("there are no keys to replace"))?;
+                keys::succeed(previous.access_key_id, &self.stored()?.record.plan, now, request)
             }
             Keys::Issued(_) => {
                 let version = self.owner.as_ref().and_then(|owner| owner.version.clone()).filter(|_| shares);

@@ -1,5 +1,5 @@
 //! From a claim to a usable bucket: reads, then takes the steps that `decide/steps.rs` gives, one after the other. Steps
-//! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`.
+//! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`, and the rotation of their keys in `rotation.rs`.
 
 mod attempt;
 mod credentials;
@@ -9,12 +9,12 @@ mod upkeep;
 use std::pin::pin;
 use std::time::Duration;
 
-use self::attempt::{Attempt, RecordState};
+use self::attempt::Attempt;
 use super::next::{BUSY, Next};
 use super::{adoption, in_sync, step, teardown};
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
-use crate::decide::plan::{self, Intent, Surroundings};
+use crate::decide::plan::{self, RecordState, Surroundings};
 use crate::decide::record::Stored;
 use crate::decide::report::Report;
 use crate::decide::steps::{self, ProvisionStep};
@@ -72,20 +72,24 @@ async fn begin<'a, P: Provisioner>(
         class,
     };
     let found = records::find(ctx, &claim).await?;
-    let stored = match plan::intent(&surroundings, &claim, found)? {
-        Intent::Record { name, record } => {
+    let stored = match plan::record_state(&surroundings, &claim, found)? {
+        RecordState::Planned { name, record } => {
             return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, record).await?)));
         }
-        Intent::Adopt(stored) => return Ok(Start::Attempt(Box::new(Attempt::adopt(ctx, claim, stored).await?))),
-        Intent::Recover { name, record, problem } => {
+        RecordState::Predecessor { stored, record } => {
+            return Ok(Start::Attempt(Box::new(Attempt::adopt(ctx, claim, stored, record).await?)));
+        }
+        RecordState::Lost { name, record, problem } => {
             let record = adoption::recover(ctx, &claim, *record, problem).await?;
             return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, Box::new(record)).await?)));
         }
-        Intent::UndoFirst(stored) => {
+        RecordState::Outdated(stored) => {
             return teardown::undo_first(ctx, &claim, complete(*stored)?).await.map(Start::Undone);
         }
-        Intent::Proceed(stored) => complete(*stored)?,
-        Intent::Restore { object, record, error } => adoption::restore(ctx, &claim, &object, *record, error).await?,
+        RecordState::Stored { stored, .. } => complete(*stored)?,
+        RecordState::Damaged { object, record, error } => {
+            adoption::restore(ctx, &claim, &object, *record, error).await?
+        }
     };
     let mut attempt = Attempt::resume(ctx, claim, stored).await?;
     attempt.continue_with_upkeep()?;

@@ -112,11 +112,11 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(Next::Done)
     }
 
-    pub(super) async fn report_rotation(&self, previous: &Retiring) {
+    pub(super) async fn pending_key_published(&self, previous: &Retiring) {
         self.rotation_ended("done");
         self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
         self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.succeeded());
-        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.rotation_failure = None);
+        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.key_failure = None);
         let Retiring { id, at, .. } = previous;
         let note = format!(
             "the claim's Secret contains new keys; the previous key {id} works until {}; restart apps that read their keys only once",

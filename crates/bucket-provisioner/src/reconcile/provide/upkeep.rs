@@ -1,4 +1,4 @@
-//! Upkeep of bound claims: checks of bucket and user. `rotation.rs` replaces keys.
+//! Upkeep of bound claims: checks of bucket and user.
 //!
 //! If upkeep fails, bucket and keys still work: an event reports the problem, and the operator retries. Only a lost bucket
 //! or lost access is reported in the claim's condition.
@@ -48,8 +48,8 @@ impl<P: Provisioner> Attempt<'_, P> {
             // At once, because somebody may edit the note again before the next attempt.
             let (ctx, now) = (self.ctx, Timestamp::now());
             let plan = &self.stored()?.record.plan;
-            let notes = self.notes.clone().clamp_to_now(&plan.rotation, now);
-            let (due, _) = keys::due_for(&self.claim, &notes, &plan.rotation, now);
+            let notes = self.notes.clone().clamp(Some(plan), now);
+            let (due, _) = keys::due_for(&self.claim, &notes, plan, now);
             self.notes = notes;
             if due != Upkeep::Rotate || ctx.memory.get(&self.claim.id, |m| m.upkeep.replacement_in()).is_zero() {
                 self.upkeep = steps::upkeep_left(due, &self.keys);
@@ -208,8 +208,8 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     pub(super) async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
         tracing::warn!(reason, "{note}");
-        if reason == reasons::ROTATION_FAILED {
-            self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.rotation_failure = Some(note.into()));
+        if keys::reports(reason) {
+            self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.key_failure = Some(note.into()));
         }
         if self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.failed(class, note)) {
             events::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;

@@ -21,8 +21,8 @@ pub(crate) struct UpkeepTimes {
     not_before: Option<Instant>,
     /// What the store is still working on.
     unfinished: Option<Upkeep>,
-    /// Why the last rotation failed.
-    pub(crate) rotation_failure: Option<Box<str>>,
+    /// Why keys could not be replaced, for the condition KeysCurrent.
+    pub(crate) key_failure: Option<Box<str>>,
     /// The last reported failure, as a hash, so that it is not reported twice in a row.
     last_note: Option<u64>,
     replacements: BurstLimiter,
@@ -35,7 +35,7 @@ pub(crate) struct UpkeepTimes {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) keys: AppCredentials,
-    /// The store knows them, and denies them: they are tried again only when a rotation is due.
+    /// The store knows them, and denies them: they are tried again only when keys are to be replaced.
     pub(super) denied: bool,
 }
 

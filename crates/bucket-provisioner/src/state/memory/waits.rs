@@ -15,7 +15,7 @@ pub(crate) fn inputs(claim: &Claim) -> Inputs {
     let class = spec.map(|spec| &spec.storage_class_name);
     let bucket = spec.and_then(|spec| claim::wanted(spec, &claim.id.uid).ok());
     let record = spec.map(|spec| &spec.object_bucket_name);
-    let requests = (&claim.retry_request, &claim.rotation_request);
+    let requests = (&claim.retry_request, &claim.rotate_request);
     Inputs::of(&(class, bucket, record, claim.deleting, &claim.undo_request), &requests)
 }
 

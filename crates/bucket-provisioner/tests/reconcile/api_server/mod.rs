@@ -1,6 +1,7 @@
 //! An API server in memory: as much of it as the operator uses, for objects of any kind. What it does not know, it answers
 //! with 501, and [`ApiServer::unknown`] reports it.
 
+mod contract;
 mod objects;
 mod request;
 mod tests;
@@ -257,11 +258,15 @@ fn failure(status: u16, message: &str) -> Answer {
         409 if message.ends_with("already exists") => "AlreadyExists",
         409 => "Conflict",
         410 => "Expired",
+        422 => "Invalid",
         _ => "",
     };
+    let field = message.split_once(": ").filter(|_| status == 422).map(|(field, _)| field);
+    let causes: Vec<_> = field.into_iter().map(|field| json!({ "field": field, "message": message })).collect();
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": status,
+        "details": { "causes": causes },
     });
     Response::builder().status(status).body(whole(&body)).expect("a status")
 }

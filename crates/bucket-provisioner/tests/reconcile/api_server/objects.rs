@@ -63,7 +63,12 @@ impl Selection {
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
         };
-        change.after.clone().or(change.before.clone()).map(|object| (kind, object))
+        // What leaves the selection is shown as it was, with the version of the change.
+        let mut object = if shown(&change.after) { change.after.clone()? } else { change.before.clone()? };
+        if let Some(after) = &change.after {
+            object["metadata"]["resourceVersion"] = after["metadata"]["resourceVersion"].clone();
+        }
+        Some((kind, object))
     }
 }
 

@@ -78,8 +78,11 @@ pub fn create(objects: &mut Objects, write: Write<'_>) -> Result<Value, Refusal>
 pub fn patch(objects: &mut Objects, write: Write<'_>, how: Patch) -> Result<Value, Refusal> {
     let Write { key, body, manager, dry_run } = write;
     let Some(current) = objects.get(&key).cloned() else { return Err(not_found(&key)) };
-    let expected = if how == Patch::MergeStatus { &["resourceVersion"][..] } else { &["resourceVersion", "uid"] };
-    check_expected(&current, &body["metadata"], expected)?;
+    check_expected(&current, &body["metadata"], &["resourceVersion"])?;
+    // A write of the status ignores it.
+    if how != Patch::MergeStatus && check_expected(&current, &body["metadata"], &["uid"]).is_err() {
+        return Err((422, "metadata.uid: field is immutable".to_owned()));
+    }
     let mut next = current.clone();
     json_patch::merge(&mut next, body);
     if how == Patch::MergeStatus {

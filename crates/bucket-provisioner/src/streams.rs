@@ -13,8 +13,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::decide::claim::{self, Claim, Guarded};
-use super::decide::lookup;
-use super::reconcile::orphans::OrphanCheck;
+use super::reconcile::orphans::{self, OrphanCheck};
 use super::state::cache::Cache;
 use super::state::caches::{Caches, OutputFacts};
 use super::state::context::Context;
@@ -175,8 +174,8 @@ fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &U
         },
         _ => return,
     };
-    for record in lookup::names(&claim, ctx.caches.records.irregular(&claim.id)) {
-        let _ = check.send(OrphanCheck::now(record));
+    for record in orphans::of_claim(ctx, &claim) {
+        let _ = check.send(record);
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::decide::action::Action;
-use crate::decide::record::{Author, Stored};
+use crate::decide::record::Stored;
 use crate::decide::teardown::{self, Undo};
 use crate::store::{Mode, Record};
 
@@ -47,7 +47,7 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
     }
     let with_content = format!("{bucket} with all its content");
     let of_bucket = match teardown::undo(stored) {
-        _ if stored.author == Author::GoProvisioner => Disposition::kept(
+        _ if !stored.by_us() => Disposition::kept(
             bucket,
             "the Go provisioner did not record whether it created the bucket; the operator decides by the class when the claim is deleted",
         ),
@@ -76,7 +76,7 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
 /// What happens to bucket and access if an admin applies the action `remove` to the ObjectBucket.
 pub(crate) fn on_removal(stored: &Stored) -> Vec<Disposition> {
     match teardown::undo_now(stored) {
-        Undo::Delete if stored.author == Author::Us => {
+        Undo::Delete if stored.by_us() => {
             let what = format!("bucket {:?} with all its content", stored.record.plan.bucket);
             vec![Disposition::deleted(what, "its reclaimPolicy is Delete"), of_access(&stored.record)]
         }

@@ -395,7 +395,7 @@ pub(crate) fn naming(object: &ObjectBucket, claim: &ClaimId) -> ObjectBucket {
 pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
     let mut state = Release::write(release);
     // The status changes with the release, and no longer shows this.
-    if stored.author == Author::Us && stored.published() {
+    if stored.by_us() && stored.published() {
         state[wire::state::HANDED_OVER] = json!(HANDED_OVER);
     }
     json!({ "metadata": { "uid": stored.uid }, "spec": { "additionalState": state } })

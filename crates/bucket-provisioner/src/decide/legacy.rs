@@ -148,7 +148,7 @@ pub(crate) fn lost_note(claim: &Claim) -> String {
 /// The note on a bucket of the Go provisioner that is left in place, because nothing proves that it was created for the
 /// claim. No note if the class names the bucket: then it existed before.
 pub(crate) fn unknown_origin_note(stored: &Stored, class: &ClassLookup, provisioner_name: &str) -> Option<String> {
-    if stored.author != Author::GoProvisioner || stored.record.plan.mode == Mode::Created {
+    if stored.by_us() || stored.record.plan.mode == Mode::Created {
         return None;
     }
     let (bucket, class_name) = (&stored.record.plan.bucket, &stored.record.class_name);

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::{ObjectBucket, object_name};
 use crate::decide::action::Action;
 use crate::decide::claim::Claim;
-use crate::decide::record::{Author, Stored};
+use crate::decide::record::Stored;
 use crate::decide::release::{Release, UndoRequest};
 use crate::decide::{codec, record};
 use crate::error::{CannotUndo, Error, RecordProblem};
@@ -170,7 +170,7 @@ fn mine(object: ObjectBucket, claim: &Claim) -> Found {
     let whole = whole(object, claim);
     match codec::read(&whole) {
         Ok(mut stored) => {
-            stored.claim_was_bound = stored.author == Author::Us && claim.was_bound();
+            stored.claim_was_bound = stored.by_us() && claim.was_bound();
             Found::Owned(Box::new(stored))
         }
         Err(Error::RecordUnreadable { error, .. }) => Found::Damaged { object: Box::new(whole), error },

@@ -62,6 +62,11 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// Whether this operator wrote it. What the Go provisioner wrote stays as it is.
+    pub(crate) fn by_us(&self) -> bool {
+        self.author == Author::Us
+    }
+
     /// Whether an app may use the bucket, so that the claim keeps what it has. Backups leave out the status, and earlier
     /// versions wrote only the status.
     pub(crate) fn bound(&self) -> bool {
@@ -71,7 +76,7 @@ impl Stored {
     /// Whether the ObjectBucket proves that the claim's credentials were published. Only then may the bucket be emptied. The
     /// Go provisioner wrote its records last.
     pub(crate) fn published(&self) -> bool {
-        self.record.credentials_published || self.status_is_bound || self.author == Author::GoProvisioner
+        self.record.credentials_published || self.status_is_bound || !self.by_us()
     }
 
     /// Whether the ObjectBucket was created again after its claim was deleted: it comes from a backup, and

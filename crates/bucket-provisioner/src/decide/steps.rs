@@ -54,7 +54,7 @@ impl Progress {
     }
 
     /// Skips the steps for ConfigMap, claim and status.
-    pub(crate) fn leave_as_adopted(&mut self) {
+    pub(crate) fn leave_published(&mut self) {
         *self = Self { config_map_written: true, record_linked: true, status_written: true, ..*self };
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::wire::annotation;
-use crate::decide::record::{Author, Stored};
+use crate::decide::record::Stored;
 use crate::decide::release::{Retained, Schedule, text};
 use crate::store::names::is_generated_for;
 use crate::store::{AccessRemoval, BucketRemoval, Mode, OnDelete, ReclaimPolicy, Record, Removal};
@@ -154,7 +154,7 @@ pub(crate) fn next_teardown_step(state: &TeardownState) -> TeardownStep {
 /// use it: otherwise anybody could block the deletion. Nor does a claim that is being deleted together with this bucket:
 /// otherwise two claims would wait for each other.
 pub(crate) fn shares_bucket(record: &Stored, other: &Stored, is_leaving: bool) -> bool {
-    let by_go = |stored: &Stored| stored.author == Author::GoProvisioner;
+    let by_go = |stored: &Stored| !stored.by_us();
     let waits_for_it = !by_go(other) && other.record.plan.mode == Mode::Created && !other.bound();
     let (mine, theirs) = (&record.record.plan, &other.record.plan);
     let same_store = by_go(record)
@@ -241,6 +241,7 @@ pub(crate) fn unproven_user(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::record::Author;
     use crate::decide::testing::{record, stored};
     use crate::store::{Endpoint, Plan, Record};
 

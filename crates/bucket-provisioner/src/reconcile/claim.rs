@@ -9,9 +9,9 @@ use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 use tracing::{Instrument as _, Span};
 
-use super::in_sync::{due_while_in_sync, go_upkeep_in};
+use super::in_sync::due_while_in_sync;
 use super::next::{BUSY, Next};
-use super::{new_keys, problem, provide, queue, step, teardown};
+use super::{new_keys, problem, provide, queue, step, takeover, teardown};
 use crate::decide::backoff;
 use crate::decide::claim::{Claim, Guarded};
 use crate::decide::ownership::{self, RequiredAction};
@@ -104,7 +104,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ne
     match due_while_in_sync(&ctx, &claim) {
         None => {
             // Nothing is remembered of a deleted claim.
-            if let Some(wait) = go_upkeep_in(&ctx, &claim) {
+            if let Some(wait) = takeover::upkeep_in(&ctx, &claim) {
                 ctx.memory.recheck_in(&claim.id, Some(wait));
             }
             Next::Done

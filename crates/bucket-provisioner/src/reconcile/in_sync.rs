@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::ObjectBucketClaimSpec;
 use crate::decide::claim::{Claim, ignored};
 use crate::decide::keys::{self, KeyNotes};
-use crate::decide::record::{Author, Stored};
+use crate::decide::record::Stored;
 use crate::decide::report::{self, OtherConditions};
 use crate::decide::steps::Upkeep;
 use crate::decide::upkeep::{self, Times};
@@ -53,21 +53,6 @@ pub(crate) fn other_conditions<P>(
     OtherConditions { ignored: ignored(claim, spec, record), keys }
 }
 
-/// The time until upkeep is due for a claim of the Go provisioner, which is never in sync, because its outputs differ
-/// from those of this operator.
-pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duration> {
-    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
-    if claim.deleting || !claim.bound() || stored.author != Author::GoProvisioner {
-        return None;
-    }
-    let notes = ctx.caches.key_notes(&claim.id).clamp(Some(&stored.record.plan), Timestamp::now());
-    // Not at once, because the caches may be older than the attempt.
-    match usual_upkeep(ctx, claim, &stored, &notes) {
-        (Upkeep::Nothing, wait) => wait,
-        _ => Some(Duration::from_secs(1)),
-    }
-}
-
 /// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.
 pub(crate) fn usual_upkeep<P>(
     ctx: &Context<P>,
@@ -75,7 +60,7 @@ pub(crate) fn usual_upkeep<P>(
     stored: &Stored,
     notes: &KeyNotes,
 ) -> (Upkeep, Option<Duration>) {
-    let by_us = stored.author == Author::Us;
+    let by_us = stored.by_us();
     // In one look-up, because every reconcile of a bound claim comes here.
     let times = ctx.memory.entry(&claim.id, |m| Times {
         keys: keys::due_for(claim, notes, &stored.record.plan, Timestamp::now()),

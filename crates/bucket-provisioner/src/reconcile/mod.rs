@@ -1,6 +1,5 @@
 //! The work on a claim or a record, step by step: read, decide, write.
 
-pub(crate) mod adoption;
 pub(crate) mod claim;
 pub(crate) mod in_sync;
 pub(crate) mod new_keys;
@@ -11,7 +10,7 @@ pub(crate) mod problem;
 pub(crate) mod provide;
 pub(crate) mod queue;
 pub(crate) mod recall;
-pub(crate) mod released;
 pub(crate) mod step;
+pub(crate) mod takeover;
 pub(crate) mod teardown;
 pub(crate) mod undo;

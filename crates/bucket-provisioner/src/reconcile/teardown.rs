@@ -7,7 +7,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::next::Next;
-use super::{released, step};
+use super::orphans::released;
+use super::step;
 use crate::api::wire;
 use crate::decide::action::{self, Action};
 use crate::decide::claim::{self, Claim};

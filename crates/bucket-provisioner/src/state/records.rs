@@ -9,7 +9,7 @@ use kube::api::ObjectMeta;
 use kube::runtime::watcher::Event;
 
 use crate::api::{ClaimReference, Guard, ObjectBucket, Unreadable, wire};
-use crate::decide::record::{self, Author, Stored};
+use crate::decide::record::{self, Stored};
 use crate::state::cache::Cache;
 use crate::store::ClaimId;
 use operator_runtime::engine::hash;
@@ -139,7 +139,7 @@ impl Records {
 
     /// Whether the claimRef of an ObjectBucket was removed by somebody, and can be written again.
     pub(crate) fn lacks_claim_ref(&self, stored: &Stored) -> bool {
-        !stored.claim_ref && stored.author == Author::Us && self.keeps_claim_ref.load(Ordering::Relaxed)
+        !stored.claim_ref && stored.by_us() && self.keeps_claim_ref.load(Ordering::Relaxed)
     }
 
     /// The ObjectBucket of this name.

@@ -15,7 +15,7 @@ use crate::cli::view::Classes;
 use crate::controller::of_tags;
 use crate::decide::action::Action;
 use crate::decide::class::Class;
-use crate::decide::record::{self, Author, Stored};
+use crate::decide::record::{self, Stored};
 use crate::decide::sample::has_same_credentials;
 use crate::decide::{codec, teardown};
 use crate::reasons::orphaned::OTHER_CLUSTER;
@@ -115,7 +115,7 @@ pub(crate) async fn plan<P: Provisioner>(
 /// Whether `remove` may delete the bucket. For an ObjectBucket of the Go provisioner, the operator decides that by the
 /// class.
 fn may_delete(stored: &Stored) -> bool {
-    stored.author == Author::GoProvisioner || teardown::undo_now(stored) == teardown::Undo::Delete
+    !stored.by_us() || teardown::undo_now(stored) == teardown::Undo::Delete
 }
 
 fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Disposition> {
@@ -145,7 +145,7 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Disp
 /// ObjectBucket.
 fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> Vec<Disposition> {
     // The Go provisioner writes no tags.
-    let has_tags = orphan.reason != OTHER_CLUSTER && stored.is_none_or(|stored| stored.author == Author::Us);
+    let has_tags = orphan.reason != OTHER_CLUSTER && stored.is_none_or(|stored| stored.by_us());
     let is_created = stored.is_none_or(|stored| stored.record.plan.mode == Mode::Created);
     let kept = |kind: &str, name: &String, is_listed: bool| {
         let listed = format!(

@@ -10,9 +10,10 @@ use kube::runtime::scheduler::ScheduleRequest;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
+use super::released;
 use crate::api::ObjectBucket;
-use crate::decide::{action, record, release};
-use crate::reconcile::released;
+use crate::decide::claim::Claim;
+use crate::decide::{action, lookup, record, release};
 use crate::state::context::Context;
 use operator_runtime::engine;
 
@@ -32,6 +33,11 @@ impl OrphanCheck {
     pub(crate) fn now(name: String) -> Self {
         Self::At { name, wait: Duration::ZERO }
     }
+}
+
+/// The records that may be orphans because a claim was deleted, or has the name of a previous one.
+pub(crate) fn of_claim<P>(ctx: &Context<P>, claim: &Claim) -> impl Iterator<Item = OrphanCheck> + use<P> {
+    lookup::names(claim, ctx.caches.records.irregular(&claim.id)).into_iter().map(OrphanCheck::now)
 }
 
 /// When each of them is checked.

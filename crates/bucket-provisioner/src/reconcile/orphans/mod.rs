@@ -5,6 +5,7 @@
 
 mod due;
 mod present;
+pub(super) mod released;
 mod removal;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use kube::runtime::scheduler::scheduler;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-pub(crate) use self::due::{OrphanCheck, is_suspect};
+pub(crate) use self::due::{OrphanCheck, is_suspect, of_claim};
 use self::removal::Queued;
 use crate::api::ObjectBucket;
 use crate::decide::action::{self, Action};
@@ -31,7 +32,6 @@ use crate::error::Error;
 use crate::objects::{claims, records};
 use crate::reasons;
 use crate::reconcile::next::{BUSY, Next};
-use crate::reconcile::released;
 use crate::state::context::Context;
 use crate::store::{ClaimId, Failure as _, Provisioner};
 use operator_runtime::engine::clock::AttemptClock;

@@ -10,13 +10,14 @@ use crate::decide::claim::{self, Claim};
 use crate::decide::keys::KeyNotes;
 use crate::decide::output_data::{self, PreviousOwner};
 use crate::decide::plan::RecordState;
-use crate::decide::record::{Author, Stored};
+use crate::decide::record::Stored;
 use crate::decide::report;
 use crate::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Upkeep};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
 use crate::objects::{claims, crds};
 use crate::reconcile::owner::{self, Owner};
+use crate::reconcile::takeover;
 use crate::state::context::Context;
 use crate::store::{AppCredentials, Provisioner, Record};
 
@@ -61,19 +62,6 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         Ok(Self { writable, ..Self::new(ctx, claim, record_state, (secret, config_map), Some(owner)) })
     }
 
-    /// The same for a claim that adopts the record of a previous one.
-    pub(super) async fn adopt(
-        ctx: &'a Context<P>,
-        claim: Claim,
-        stored: Box<Stored>,
-        record: Box<Record>,
-    ) -> Result<Self, Error> {
-        let previous_owner = PreviousOwner::of(&record, true, &ctx.label);
-        let (owner, outputs) =
-            tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, previous_owner))?;
-        Ok(Self::new(ctx, claim, RecordState::Predecessor { stored, record }, outputs, Some(owner)))
-    }
-
     /// Reads the progress of earlier attempts.
     pub(super) async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
         let previous_owner = PreviousOwner::of(&stored.record, stored.is_being_adopted(), &ctx.label);
@@ -86,7 +74,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         Ok(Self::new(ctx, claim, record_state, outputs, None))
     }
 
-    fn new(
+    pub(super) fn new(
         ctx: &'a Context<P>,
         claim: Claim,
         record_state: RecordState,
@@ -124,13 +112,8 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             }
         }
         let stored = self.stored()?;
-        // Credentials that the Go provisioner published are not changed.
-        let leave_as_adopted = stored.author == Author::GoProvisioner
-            && !stored.is_being_adopted()
-            && self.status_is_ready(stored)
-            && matches!(self.config_map, Current::Owned(_));
-        if leave_as_adopted {
-            self.progress.leave_as_adopted();
+        if takeover::leaves_published(stored, self.status_is_ready(stored), &self.config_map) {
+            self.progress.leave_published();
         }
         Ok(())
     }
@@ -141,9 +124,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let present = output_data::credentials(secret);
         let inherited = matches!(self.secret, Current::Restored(_));
         // Keys that somebody else wrote into the Secret were not issued by the store. Restored ones are tried.
-        let written = inherited
-            || stored.author == Author::GoProvisioner
-            || ctx.field_manager.wrote(&secret.metadata, &wire::secret::ALL);
+        let written = inherited || !stored.by_us() || ctx.field_manager.wrote(&secret.metadata, &wire::secret::ALL);
         // Shared keys are copied from the provisioning Secret until they work, and whenever that Secret changes.
         let own = stored.record.plan.user.is_some();
         let shared = own || stored.bound() && ctx.shares_present_keys(&stored.record, &self.notes);
@@ -186,8 +167,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let Record { cluster, account, credentials_published, .. } = &stored.record;
         let learnt_account = account.is_none() && self.seen_in_account.is_some();
         let lacks_claim_ref = self.ctx.caches.records.lacks_claim_ref(stored);
-        stored.author == Author::GoProvisioner
-            || *credentials_published && cluster.is_some() && !learnt_account && !lacks_claim_ref
+        !stored.by_us() || *credentials_published && cluster.is_some() && !learnt_account && !lacks_claim_ref
     }
 
     /// For how long the store may not show a change.
@@ -243,7 +223,7 @@ async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<S
 
 const NOT_WRITTEN: Error = Error::OutOfStep("the ObjectBucket is not written yet");
 
-async fn read_outputs<P>(
+pub(super) async fn read_outputs<P>(
     ctx: &Context<P>,
     claim: &Claim,
     previous_owner: Option<PreviousOwner<'_>>,

@@ -1,8 +1,10 @@
 //! From a claim to a usable bucket: reads, then takes the steps that `decide/steps.rs` gives, one after the other. Steps
 //! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`, and the rotation of their keys in `rotation.rs`.
 
+mod adoption;
 mod attempt;
 mod credentials;
+mod recovery;
 mod rotation;
 mod upkeep;
 
@@ -10,8 +12,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use self::attempt::Attempt;
-use super::next::{BUSY, Next};
-use super::{adoption, in_sync, step, teardown};
+use super::next::Next;
+use super::{in_sync, step, teardown};
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
 use crate::decide::plan::{self, RecordState, Surroundings};
@@ -80,7 +82,7 @@ async fn begin<'a, P: Provisioner>(
             return Ok(Start::Attempt(Box::new(Attempt::adopt(ctx, claim, stored, record).await?)));
         }
         RecordState::Lost { name, record, problem } => {
-            let record = adoption::recover(ctx, &claim, *record, problem).await?;
+            let record = recovery::recover(ctx, &claim, *record, problem).await?;
             return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, Box::new(record)).await?)));
         }
         RecordState::Outdated(stored) => {
@@ -88,7 +90,7 @@ async fn begin<'a, P: Provisioner>(
         }
         RecordState::Stored { stored, .. } => complete(*stored)?,
         RecordState::Damaged { object, record, error } => {
-            adoption::restore(ctx, &claim, &object, *record, error).await?
+            recovery::restore(ctx, &claim, &object, *record, error).await?
         }
     };
     let mut attempt = Attempt::resume(ctx, claim, stored).await?;
@@ -118,9 +120,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ProvisionStep::MarkBound => records::mark_bound(self.ctx, self.stored_mut()?).await?,
             ProvisionStep::LinkRecord => self.link_record().await?,
             ProvisionStep::UpdateStatus => self.update_status().await?,
-            ProvisionStep::FinishAdoption => {
-                adoption::finish(self.ctx, &self.claim.id.clone(), self.stored_mut()?).await?;
-            }
+            ProvisionStep::FinishAdoption => self.finish_adoption().await?,
             ProvisionStep::Rotate => self.rotate().await?,
             ProvisionStep::Retire => self.retire().await?,
             ProvisionStep::Check => return self.check().await,
@@ -147,32 +147,10 @@ impl<P: Provisioner> Attempt<'_, P> {
         // If the record was lost, its credentials were published before.
         let is_new = !stored.record.credentials_published;
         if !is_new {
-            adoption::recovered(self.ctx, &self.claim, &stored).await;
+            recovery::recovered(self.ctx, &self.claim, &stored).await;
         }
         self.record_state = RecordState::Stored { stored: Box::new(stored), is_new };
         if is_new { Ok(()) } else { self.continue_with_upkeep() }
-    }
-
-    /// From here on the record belongs to the claim; any later attempt can finish the adoption.
-    async fn take_record_over(&mut self) -> Result<Option<Next>, Error> {
-        let RecordState::Predecessor { stored, record } = &self.record_state else {
-            return Err(Error::OutOfStep("there is no ObjectBucket to adopt"));
-        };
-        let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
-        // A removal that an admin requested before may still be deleting objects; it ends after this part.
-        let Some(_not_removed) = self.ctx.memory.try_lock(&stored.record.claim) else {
-            return Ok(Some(Next::After(BUSY)));
-        };
-        tracing::info!(
-            record = stored.name,
-            former_uid = stored.record.claim.uid,
-            former_cluster = stored.record.cluster,
-            "adopting the ObjectBucket, as its annotation requests"
-        );
-        records::transfer(self.ctx, &mut stored, record).await?;
-        self.record_state = RecordState::Stored { stored: Box::new(stored), is_new: false };
-        self.continue_with_upkeep()?;
-        Ok(None)
     }
 
     /// A bound claim that lost its keys several times in a row waits before it gets new ones.

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempt::Attempt;
 use crate::decide::backoff;
 use crate::decide::keys;
-use crate::decide::record::{Author, Stored};
+use crate::decide::record::Stored;
 use crate::decide::report::Severity;
 use crate::decide::steps::{self, Keys, Upkeep};
 use crate::decide::{claim, output_data, upkeep};
@@ -27,7 +27,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (stored, probes) = (self.stored()?, self.ctx.memory.get(&self.claim.id, |m| m.waits.probes()));
         let facts = upkeep::UpkeepFacts {
             bound: stored.bound(),
-            by_us: stored.author == Author::Us,
+            by_us: stored.by_us(),
             adopting: stored.is_being_adopted(),
             ready: self.status_is_ready(stored),
             waits_for_keys: probes > 0,

@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 ///
 /// # Errors
 /// Kubernetes refused.
-pub(super) async fn report<P>(ctx: &Context<P>, stored: &Stored, release: &Release) -> Result<(), Error> {
+pub(in crate::reconcile) async fn report<P>(ctx: &Context<P>, stored: &Stored, release: &Release) -> Result<(), Error> {
     let notice = match release.delete_at() {
         Some(at) => notice::scheduled(stored, at),
         None => notice::retained(stored, &release.why),

@@ -1,24 +1,24 @@
-//! Records that were lost, damaged, or adopted from a previous claim.
+//! Records that were lost or damaged.
 
 use crate::api::ObjectBucket;
 use crate::decide::claim::Claim;
 use crate::decide::keys::KeyNotes;
 use crate::decide::record::Stored;
 use crate::decide::report::Severity;
-use crate::decide::{notice, output_data, record};
+use crate::decide::{output_data, record};
 use crate::error::{Error, RecordProblem};
 use crate::objects::{claims, crds, events, outputs, records};
 use crate::reasons;
 use crate::reconcile::owner;
 use crate::state::context::Context;
-use crate::store::{ClaimId, Failure as _, Mode, Provisioner, Record};
+use crate::store::{Failure as _, Mode, Provisioner, Record};
 
 /// Repairs an ObjectBucket that lost something, if the store has what it recorded, and reports this on both objects.
 ///
 /// # Errors
 /// [`Error::RecordDamaged`] if the store has something else; any refusal of the store or of Kubernetes; a conflict if
 /// the ObjectBucket was changed since it was read.
-pub(crate) async fn restore<P: Provisioner>(
+pub(super) async fn restore<P: Provisioner>(
     ctx: &Context<P>,
     claim: &Claim,
     object: &ObjectBucket,
@@ -44,7 +44,7 @@ pub(crate) async fn restore<P: Provisioner>(
 /// # Errors
 /// [`Error::AdoptionNeeded`] if the store has nothing of this claim: then the claim was restored or copied, and must not
 /// get a new and empty bucket. Any refusal of the store or of Kubernetes.
-pub(crate) async fn recover<P: Provisioner>(
+pub(super) async fn recover<P: Provisioner>(
     ctx: &Context<P>,
     claim: &Claim,
     lost: Record,
@@ -91,7 +91,7 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
 }
 
 /// Reports that a record was recreated.
-pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored) {
+pub(super) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored) {
     let note = format!(
         "ObjectBucket {:?} of this claim did not exist; it is recreated from the claim and its StorageClass, because bucket and user still exist",
         stored.name
@@ -104,26 +104,4 @@ async fn repaired<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, note: &st
     ctx.options.observer.metrics().upkeep.repairs.with(["record"]).inc();
     events::record_event(ctx, &stored.name, stored.uid.as_deref(), Severity::Warning, reasons::REPAIRED, note).await;
     events::event(ctx, &claim.id, Severity::Warning, reasons::REPAIRED, note).await;
-}
-
-/// Reports the adoption on record and claim, and removes the admin's annotation.
-///
-/// # Errors
-/// Kubernetes refused.
-pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut Stored) -> Result<(), Error> {
-    // Admins may annotate all records at once, also those that belong to their claims already.
-    if stored.record.former_uids.is_empty() {
-        return records::remove_annotation(ctx, stored).await;
-    }
-    if let Some(object) = records::read(ctx, &stored.name).await? {
-        records::report(ctx, &object, &notice::adopted(claim)).await?;
-    }
-    records::remove_annotation(ctx, stored).await?;
-    let note = format!(
-        "the claim has adopted ObjectBucket {:?} and bucket {:?}, which were created for a previous claim",
-        stored.name, stored.record.plan.bucket
-    );
-    tracing::info!(reason = reasons::ADOPTED, "{note}");
-    events::event(ctx, claim, Severity::Normal, reasons::ADOPTED, &note).await;
-    Ok(())
 }

@@ -18,7 +18,7 @@ use operator_runtime::engine::hash;
 #[derive(Debug)]
 enum Packed {
     /// The needed part of its metadata, spec and status, as JSON, which is a quarter of the size of the object.
-    Read(Box<[u8]>),
+    Read { version: Option<u64>, text: Box<[u8]> },
     /// One that cannot be read still keeps its bucket from being deleted.
     Unreadable { name: Box<str>, bucket: Option<Box<str>> },
 }
@@ -48,7 +48,7 @@ impl Packed {
             spec.claim_ref = Some(ClaimReference { name: Some(String::new()), ..ClaimReference::default() });
         }
         let text = serde_json::to_vec(&(metadata, spec, &object.status));
-        Self::Read(text.unwrap_or_default().into_boxed_slice())
+        Self::Read { version: version(object), text: text.unwrap_or_default().into_boxed_slice() }
     }
 
     fn of_guarded(guard: &Guard<ObjectBucket>) -> Self {
@@ -59,9 +59,15 @@ impl Packed {
         guard.0.as_ref().map_or_else(unreadable, Self::of)
     }
 
+    /// Whether it is later than an object of the same name.
+    fn is_later_than(&self, object: &ObjectBucket) -> bool {
+        let Self::Read { version: Some(shown), .. } = self else { return false };
+        version(object).is_some_and(|version| version < *shown)
+    }
+
     /// The object, without most of its metadata; `None` if it cannot be read.
     fn object(&self) -> Option<ObjectBucket> {
-        let Self::Read(text) = self else { return None };
+        let Self::Read { text, .. } = self else { return None };
         let (metadata, spec, status) = serde_json::from_slice(text).ok()?;
         Some(ObjectBucket { metadata, spec, status })
     }
@@ -69,12 +75,17 @@ impl Packed {
     /// Its name, if it names this bucket.
     fn naming(&self, wanted: &str) -> Option<String> {
         match self {
-            Self::Read(_) => {
+            Self::Read { .. } => {
                 self.object().filter(|o| record::bucket(o) == Some(wanted)).map(|object| object.name_any())
             }
             Self::Unreadable { name, bucket } => (bucket.as_deref() == Some(wanted)).then(|| name.to_string()),
         }
     }
+}
+
+/// Versions of objects of one kind can be compared as numbers.
+fn version(object: &ObjectBucket) -> Option<u64> {
+    object.metadata.resource_version.as_deref()?.parse().ok()
 }
 
 /// All ObjectBuckets.
@@ -127,8 +138,12 @@ impl Records {
     }
 
     /// Adds what the operator has written, without waiting for the watch, because the next check whether a bucket is in
-    /// use must see it.
+    /// use must see it. A later version, which the watch has shown before the write was answered, stays: it is not shown
+    /// again.
     pub(crate) fn wrote(&self, object: &ObjectBucket) {
+        if self.cache.get(None, &object.name_any()).is_some_and(|shown| shown.is_later_than(object)) {
+            return;
+        }
         self.apply(&Event::Apply(Guard(Ok(object.clone()))));
     }
 
@@ -247,7 +262,7 @@ impl Keys {
 
     fn of_packed(packed: &Packed) -> Self {
         match packed {
-            Packed::Read(_) => packed.object().as_ref().map_or(Self::of_unreadable(None), Self::of),
+            Packed::Read { .. } => packed.object().as_ref().map_or(Self::of_unreadable(None), Self::of),
             Packed::Unreadable { bucket, .. } => Self::of_unreadable(bucket.as_deref()),
         }
     }

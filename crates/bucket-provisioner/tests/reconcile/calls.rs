@@ -13,6 +13,8 @@ use tokio::sync::watch;
 /// How long each call takes. Others act meanwhile.
 const LATENCY: Duration = Duration::from_millis(1);
 const LATE: Duration = Duration::from_secs(60);
+/// Less than the operator waits for an answer.
+const LATE_ANSWER: Duration = Duration::from_secs(10);
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum Verdict {
     Answer(u16),
     /// It is done after a minute.
     Late,
+    /// It is done, and answered after ten seconds.
+    LateAnswer,
     /// It is done, and its answer is lost.
     LoseAnswer,
     /// It is not done, and never answered.
@@ -123,6 +127,11 @@ impl Calls {
             Verdict::Late => {
                 tokio::time::sleep(LATE).await;
                 Ok(effect())
+            }
+            Verdict::LateAnswer => {
+                let answer = effect();
+                tokio::time::sleep(LATE_ANSWER).await;
+                Ok(answer)
             }
             Verdict::Answer(status) => Err(Failed::Status(status)),
             Verdict::LoseAnswer => {

@@ -109,3 +109,26 @@ async fn a_new_claim_costs_no_check_of_an_orphan() {
     let checks = calls.all().into_iter().filter(|call| call.name == "get objectbucketclaims photos").count();
     assert_eq!(checks, 0, "{:#?}", calls.all());
 }
+
+/// The watch shows it before that write is answered.
+#[tokio::test(start_paused = true)]
+async fn an_action_that_is_set_after_a_write_is_seen() {
+    let flow = Flow { step: Step::Provide, ..FLOW };
+    let (world, calls) = (flow.world(), Calls::default());
+    let _operator = flow.begin(&world, &calls, |_| Verdict::Pass).await;
+    world.until("bound", World::is_bound).await;
+    world.afterwards().await;
+    let mut is_late = false;
+    calls.begin(move |name| match name == format!("patch objectbuckets {RECORD}") && !is_late {
+        true => {
+            is_late = true;
+            Verdict::LateAnswer
+        }
+        false => Verdict::Pass,
+    });
+    for action in ["remove", "revoke"] {
+        world.set_action(action);
+        world.until("refused", |world| !world.has_action()).await;
+    }
+    assert!(world.record_reports("ClaimExists"), "{:#?}", world.record());
+}

@@ -80,7 +80,8 @@ pub async fn run<P: Provisioner>(
         triggers::claims_of_secret(changed_secrets, Arc::clone(&ctx)).boxed(),
         triggers::claims_with_due_upkeep(Arc::clone(&ctx)).boxed(),
     ]);
-    let controller = engine::run(triggers, shutdown.clone(), |object| claim::reconcile(&ctx, object));
+    let controller =
+        engine::run(triggers, shutdown.clone(), |object, triggered| claim::reconcile(&ctx, object, triggered));
     let orphans = orphans::run(&ctx, orphan_checks, orphan_check, shutdown.clone());
     let deadline = shutdown.then(|()| grace(&ctx));
     let serving = ctx.caches.filled().map(|()| drop(ctx.options.observer.health().set_phase(Phase::Serving)));

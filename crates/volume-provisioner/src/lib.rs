@@ -105,8 +105,8 @@ pub async fn run<P: VolumeProvisioner>(
         streams::of(streams.volumes(volume_writer)),
         volumes_after_lists(listed.volumes, Arc::clone(&ctx)).boxed(),
     ]);
-    let claim_work = engine::run(claim_triggers, shutdown.clone(), |object| claim::reconcile(&ctx, object));
-    let volume_work = engine::run(volume_triggers, shutdown.clone(), |object| flow_volume::reconcile(&ctx, object));
+    let claim_work = engine::run(claim_triggers, shutdown.clone(), |object, _| claim::reconcile(&ctx, object));
+    let volume_work = engine::run(volume_triggers, shutdown.clone(), |object, _| flow_volume::reconcile(&ctx, object));
     let work = futures::future::join(claim_work, volume_work);
     let deadline = shutdown.then(|()| tokio::time::sleep(SHUTDOWN_GRACE));
     let serving = ctx.filled().map(|()| drop(observer.health().set_phase(Phase::Serving)));

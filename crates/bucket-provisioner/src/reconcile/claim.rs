@@ -24,18 +24,22 @@ use crate::state::memory::inputs;
 use crate::state::stores;
 use crate::store::{Failure as _, Provisioner};
 use operator_runtime::engine::clock::AttemptClock;
-use operator_runtime::engine::{self, Interrupted, Reconcile, Urgency};
+use operator_runtime::engine::{self, Interrupted, Reconcile, Triggered, Urgency};
 
 /// Longest time one attempt may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Does what is due for one claim. A failure is reported on the claim and retried with backoff.
-pub(crate) fn reconcile<P: Provisioner>(ctx: &Arc<Context<P>>, object: &ObjectRef<Guarded>) -> Reconcile {
+pub(crate) fn reconcile<P: Provisioner>(
+    ctx: &Arc<Context<P>>,
+    object: &ObjectRef<Guarded>,
+    triggered: &Triggered,
+) -> Reconcile {
     // One that was deleted needs nothing.
     let Some(guarded) = ctx.caches.claims.get(object) else { return Reconcile::Later(None) };
     match ctx.caches.are_filled().then(|| answer_from_caches(ctx, &guarded, true)).flatten() {
         Some(next) => Reconcile::Later(next.wait()),
-        None => Reconcile::Now(Box::pin(work(guarded, Arc::clone(ctx)).map(Next::wait))),
+        None => Reconcile::Now(Box::pin(work(guarded, Arc::clone(ctx), triggered.clone()).map(Next::wait))),
     }
 }
 
@@ -67,7 +71,7 @@ pub(crate) fn is_in_sync<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) ->
     }
 }
 
-async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Next {
+async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>, triggered: Triggered) -> Next {
     // 4. What all decisions depend on, and then once more what the caches show. (reads)
     ctx.caches.filled().await;
     let claim = Claim::read(&guarded, &ctx.label);
@@ -77,7 +81,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ne
     }
 
     // 5. A worker, and the claim as it is by then. (reads)
-    let Some((claim, worker)) = queue::worker(&ctx, claim, &guarded).await else { return Next::Done };
+    let Some((claim, worker)) = queue::worker(&ctx, claim, &guarded, &triggered).await else { return Next::Done };
 
     // 6. One attempt at what is due. (writes)
     let attempt = ctx.memory.entry(&claim.id, |m| m.waits.attempt(inputs(&claim)));

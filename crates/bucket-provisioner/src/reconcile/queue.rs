@@ -1,8 +1,11 @@
 //! Waiting for a worker. The queue serves stores and namespaces in turns, so that none of them blocks the others.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::FusedFuture as _;
 use kube::runtime::reflector::ObjectRef;
 
 use super::in_sync::due_while_in_sync;
@@ -18,17 +21,18 @@ use crate::error::Error;
 use crate::state::context::Context;
 use crate::state::stores;
 use crate::store::Provisioner;
-use operator_runtime::engine::{QueueKey, Slowed, Urgency, Worker};
+use operator_runtime::engine::{QueueKey, Slowed, Triggered, Urgency, Worker};
 
-/// After this time, a waiting claim is read again, and may report what it waits for.
+/// After this time, a claim may report what it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits for a worker, which may take long, and then reads the claim again. `None` if there is nothing left to do, or the
-/// operator ends.
+/// Waits for a worker, which may take long, and then reads the claim again. `triggered`: it may have changed meanwhile. `None`
+/// if there is nothing left to do, or the operator ends.
 pub(crate) async fn worker<P: Provisioner>(
     ctx: &Context<P>,
     claim: Claim,
     guarded: &Guarded,
+    triggered: &Triggered,
 ) -> Option<(Claim, Worker)> {
     let object = ObjectRef::from_obj(guarded);
     let mut claim = claim;
@@ -45,22 +49,22 @@ pub(crate) async fn worker<P: Provisioner>(
         if purges {
             ctx.memory.entry(&claim.id, |m| m.set_purge_waits(true));
         }
-        let mut entering = std::pin::pin!(ctx.workers.enter(&key));
-        // The claim leaves its queue only if it now belongs to another queue.
+        let mut entering = pin!(ctx.workers.enter(&key));
+        let mut explaining = pin!(explain_wait(ctx, &object, &key).fuse());
         let worker = loop {
-            if let Ok(worker) = tokio::time::timeout(PATIENCE, entering.as_mut()).await {
-                break Some(worker?);
-            }
-            claim = Claim::read(ctx.caches.claims.get(&object)?.as_ref(), &ctx.label);
-            if queue_key(ctx, &claim, urgency(&claim)) != key {
-                break None;
-            }
-            // `entering` is polled meanwhile: a worker that was handed to this claim must not be left unused.
+            // `entering` is always polled: a worker that was handed to this claim must not be left unused.
             tokio::select! {
                 biased;
                 worker = entering.as_mut() => break Some(worker?),
-                () = Box::pin(explain_wait(ctx, &claim, &key)) => {}
+                () = triggered.again() => {}
+                () = explaining.as_mut(), if !explaining.is_terminated() => continue,
             }
+            claim = Claim::read(ctx.caches.claims.get(&object)?.as_ref(), &ctx.label);
+            // The claim leaves its queue only if it now belongs to another queue.
+            if queue_key(ctx, &claim, urgency(&claim)) != key {
+                break None;
+            }
+            explaining.set(explain_wait(ctx, &object, &key).fuse());
         };
         if purges {
             ctx.memory.get(&claim.id, |m| m.set_purge_waits(false));
@@ -98,20 +102,29 @@ fn is_ready_though_deleted(claim: &Claim) -> bool {
     claim.deleting && claim.bound() && report::status_is_ready(claim, ConditionSupport::No)
 }
 
-/// Reports on a claim without a status that it waits for a store that does not answer, or limits calls; and on a deleted claim
-/// that it is being removed.
-async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, key: &QueueKey) {
-    let unreported = match claim.bound() {
-        true => is_ready_though_deleted(claim),
-        false => claim.status.conditions.is_empty() && !ctx.memory.get(&claim.id, |m| m.last_status.is_some()),
+/// Reports, if the wait is long, on a claim without a status that it waits for a store that does not answer, or limits calls;
+/// and on a deleted claim that it is being removed.
+async fn explain_wait<P: Provisioner>(ctx: &Context<P>, object: &ObjectRef<Guarded>, key: &QueueKey) {
+    tokio::time::sleep(PATIENCE).await;
+    let shown = || ctx.caches.claims.get(object).map(|shown| Claim::read(&shown, &ctx.label));
+    let Some(claim) = shown() else { return };
+    let slowed = match is_ready_though_deleted(&claim) {
+        true => ctx.workers.slowed(&key.store),
+        false if claim.bound() || !is_unreported(ctx, &claim) => return,
+        false => Some(ctx.workers.until_slowed(&key.store).await),
     };
-    let store = || stores::host_of(&key.store).to_owned();
-    let problem = match ctx.workers.slowed(&key.store) {
-        Some(Slowed::Silent) if unreported => Some(Error::StoreSilent { store: store() }),
-        Some(Slowed::Limited) if unreported => Some(Error::StoreBusy { store: store() }),
-        _ if is_ready_though_deleted(claim) => None,
-        _ => return,
-    };
+    // It may have been changed meanwhile.
+    let Some(claim) = shown() else { return };
+    // Boxed, so that a claim that waits for a worker needs little memory.
+    Box::pin(report_wait(ctx, &claim, key, slowed)).await;
+}
+
+/// Whether nothing is said yet about a claim that is not bound.
+fn is_unreported<P>(ctx: &Context<P>, claim: &Claim) -> bool {
+    claim.status.conditions.is_empty() && !ctx.memory.get(&claim.id, |m| m.last_status.is_some())
+}
+
+async fn report_wait<P: Provisioner>(ctx: &Context<P>, claim: &Claim, key: &QueueKey, slowed: Option<Slowed>) {
     let Ok(spec) = claim.spec() else { return };
     let class = ctx.caches.class(&spec.storage_class_name);
     if matches!(
@@ -121,8 +134,10 @@ async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, key: &QueueKey) {
         return;
     }
     let Ok(_turn) = ctx.wait_reports.acquire().await else { return };
-    match problem {
-        Some(problem) => problem::report(ctx, claim, &problem).await,
+    let store = stores::host_of(&key.store).to_owned();
+    match slowed {
+        Some(Slowed::Silent) => problem::report(ctx, claim, &Error::StoreSilent { store }).await,
+        Some(Slowed::Limited) => problem::report(ctx, claim, &Error::StoreBusy { store }).await,
         None => problem::removing(ctx, claim).await,
     }
 }

@@ -37,7 +37,7 @@ mod table;
 mod workers;
 
 pub use self::guarded::{Interrupted, guarded};
-pub use self::runner::{Reconcile, received, run};
+pub use self::runner::{Reconcile, Triggered, received, run};
 pub use self::schedule::{Inputs, Schedule, hash};
 pub use self::table::{Claimed, Remembered, Table};
 pub use self::workers::{InFlight, Load, QueueKey, Slowed, Urgency, Worker, Workers};

@@ -62,7 +62,7 @@ pub(crate) async fn run<P: Provisioner>(
     });
     let checks = scheduler(due::requests(ctx, checks).boxed()).map(Task::Check);
     let triggers = stream::select(checks, engine::received(queued).map(Task::Remove));
-    let reconcile = |task: &Task| match task {
+    let reconcile = |task: &Task, _: &_| match task {
         Task::Check(name) if !controller.is_due(name) => Reconcile::Later(None),
         task => Reconcile::Now(Box::pin(Arc::clone(&controller).reconcile(task.clone()))),
     };

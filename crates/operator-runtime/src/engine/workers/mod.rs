@@ -169,6 +169,9 @@ impl Drop for InFlight<'_> {
             let store = state.stores.entry(Arc::clone(&self.store)).or_default();
             store.failures = store.failures.saturating_add(1);
             store.failed_at = Some(Instant::now());
+            if store.failures == store::FAILURES {
+                store.slowed.notify_waiters();
+            }
         }
     }
 }
@@ -201,6 +204,21 @@ impl Workers {
         match store.is_silent() {
             true => Some(Slowed::Silent),
             false => (store.throttled > 0).then_some(Slowed::Limited),
+        }
+    }
+
+    /// Completes when claims that wait for a store wait longer than for others.
+    pub async fn until_slowed(&self, store: &Arc<str>) -> Slowed {
+        loop {
+            // One that nobody waits for is not known.
+            let known = self.state.lock().stores.get(store).map(|store| Arc::clone(&store.slowed));
+            let Some(known) = known else { return std::future::pending().await };
+            let mut changed = std::pin::pin!(known.notified());
+            changed.as_mut().enable();
+            if let Some(slowed) = self.slowed(store) {
+                return slowed;
+            }
+            changed.await;
         }
     }
 
@@ -288,13 +306,20 @@ impl State {
 
     /// A claim with a worker begins to wait for the store's rate limit, or continues.
     fn set_throttled(&mut self, key: &QueueKey, throttled: bool) {
-        let count = self.stores.get_mut(&key.store).map(|store| &mut store.throttled);
+        let store = self.stores.get_mut(&key.store);
         if throttled {
             self.busy.give_back(&key.namespace);
-            count.into_iter().for_each(|count| *count += 1);
+            if let Some(store) = store {
+                store.throttled += 1;
+                if store.throttled == 1 {
+                    store.slowed.notify_waiters();
+                }
+            }
         } else {
             self.busy.take(&key.namespace);
-            count.into_iter().for_each(|count| *count = count.saturating_sub(1));
+            if let Some(store) = store {
+                store.throttled = store.throttled.saturating_sub(1);
+            }
         }
     }
 

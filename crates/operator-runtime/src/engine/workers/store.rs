@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::queue::{Queue, Share};
@@ -29,6 +29,8 @@ pub(super) struct Store {
     pub(super) failures: u32,
     /// The time of the last failure.
     pub(super) failed_at: Option<Instant>,
+    /// It has become silent, or a claim has begun to wait for its rate limit.
+    pub(super) slowed: Arc<Notify>,
 }
 
 impl Store {

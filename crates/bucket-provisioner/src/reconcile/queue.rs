@@ -119,7 +119,7 @@ async fn explain_wait<P: Provisioner>(ctx: &Context<P>, object: &ObjectRef<Guard
     Box::pin(report_wait(ctx, &claim, key, slowed)).await;
 }
 
-/// Whether nothing is said yet about a claim that is not bound.
+/// Whether nothing is reported yet about a claim that is not bound.
 fn is_unreported<P>(ctx: &Context<P>, claim: &Claim) -> bool {
     claim.status.conditions.is_empty() && !ctx.memory.get(&claim.id, |m| m.last_status.is_some())
 }

@@ -54,6 +54,31 @@ async fn a_silent_store_is_called_by_one_claim_at_a_time() {
     assert_nothing_is_left(&workers);
 }
 
+#[tokio::test]
+async fn those_that_wait_learn_that_their_store_is_slow() {
+    let workers = Workers::new(16);
+    let wait = |store: &str| {
+        let key = key(store, "shop");
+        let busy = at_once(&workers, &key, 4);
+        let mut waiting = Box::pin({
+            let (workers, key) = (Arc::clone(&workers), key.clone());
+            async move { workers.enter(&key).await }
+        });
+        assert!(waiting.as_mut().now_or_never().is_none(), "it has its share");
+        (key.store, busy, waiting)
+    };
+    let (limited, busy, _waiting) = wait("limited");
+    let (silent, _busy, _waiting_too) = wait("silent");
+    let mut limited = std::pin::pin!(workers.until_slowed(&limited));
+    let mut slow = std::pin::pin!(workers.until_slowed(&silent));
+    assert_eq!((limited.as_mut().now_or_never(), slow.as_mut().now_or_never()), (None, None));
+    busy[0].throttled_counter()(true);
+    assert_eq!((limited.now_or_never(), slow.as_mut().now_or_never()), (Some(Slowed::Limited), None));
+    (0..FAILURES).for_each(|_| workers.ask(Arc::clone(&silent)).failed());
+    assert_eq!(slow.now_or_never(), Some(Slowed::Silent));
+    busy[0].throttled_counter()(false);
+}
+
 #[tokio::test(start_paused = true)]
 async fn neither_a_panic_nor_the_rate_limit_is_a_failure_of_the_store() {
     let workers = Workers::new(16);

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::store::Observer;
 use crate::store::SecretRef;
+use operator_runtime::engine::version_number;
 use operator_runtime::kubernetes::watch::watch;
 
 /// A watch without a request for this time is not needed: claims that wait request it every few minutes.
@@ -118,9 +119,8 @@ impl OwnerSecrets {
     }
 }
 
-/// Resource versions of one kind of object grow ("Resource versions", Kubernetes API concepts).
 fn note_version(versions: &Mutex<HashMap<SecretRef, String>>, secret: &SecretRef, version: Option<&str>) {
-    let number = |version: &str| version.parse::<u64>().unwrap_or_default();
+    let number = |version: &str| version_number(Some(version)).unwrap_or_default();
     let Some(version) = version else { return };
     let mut versions = versions.lock();
     let known = versions.entry(secret.clone()).or_default();

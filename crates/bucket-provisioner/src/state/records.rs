@@ -12,7 +12,7 @@ use crate::api::{ClaimReference, Guard, ObjectBucket, Unreadable, wire};
 use crate::decide::record::{self, Stored};
 use crate::state::cache::Cache;
 use crate::store::ClaimId;
-use operator_runtime::engine::hash;
+use operator_runtime::engine::{hash, version_number};
 
 /// An ObjectBucket in the cache.
 #[derive(Debug)]
@@ -83,9 +83,8 @@ impl Packed {
     }
 }
 
-/// Versions of objects of one kind can be compared as numbers.
 fn version(object: &ObjectBucket) -> Option<u64> {
-    object.metadata.resource_version.as_deref()?.parse().ok()
+    version_number(object.metadata.resource_version.as_deref())
 }
 
 /// All ObjectBuckets.

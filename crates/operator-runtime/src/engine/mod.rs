@@ -39,5 +39,5 @@ mod workers;
 pub use self::guarded::{Interrupted, guarded};
 pub use self::runner::{Reconcile, Triggered, received, run};
 pub use self::schedule::{Inputs, Schedule, hash};
-pub use self::table::{Claimed, Remembered, Table};
+pub use self::table::{Claimed, Remembered, Table, version_number};
 pub use self::workers::{InFlight, Load, QueueKey, Slowed, Urgency, Worker, Workers};

@@ -103,7 +103,7 @@ impl<T: Remembered> Table<T> {
 
     /// The object was written, and has this resource version now.
     pub fn wrote(&self, key: &str, resource_version: Option<&str>) {
-        if let Some(version) = number(resource_version) {
+        if let Some(version) = version_number(resource_version) {
             self.entry(key, |known| known.schedule().wrote(version));
         }
     }
@@ -111,7 +111,7 @@ impl<T: Remembered> Table<T> {
     /// Whether the cache shows the object as it was before this process wrote it: the change that shows it is still to
     /// come. Asked with a newer version, the answer is no from then on.
     pub fn is_behind(&self, key: &str, resource_version: Option<&str>) -> bool {
-        self.get(key, |known| known.schedule().is_behind(number(resource_version)))
+        self.get(key, |known| known.schedule().is_behind(version_number(resource_version)))
     }
 
     /// Rechecks the object after this time, even if nothing changes; `None`: only when something changes.
@@ -154,9 +154,9 @@ impl<T: Remembered> Table<T> {
     }
 }
 
-/// Resource versions of one kind of object can be compared:
+/// Resource versions of one kind of object can be compared as numbers:
 /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
-fn number(resource_version: Option<&str>) -> Option<u64> {
+pub fn version_number(resource_version: Option<&str>) -> Option<u64> {
     resource_version?.parse().ok()
 }
 

@@ -1,5 +1,6 @@
 //! From a claim to a usable bucket: reads, then takes the steps that `decide/steps.rs` gives, one after the other. Steps
-//! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`, and the rotation of their keys in `rotation.rs`.
+//! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`, and the rotation of their keys in
+//! `rotation.rs`. Records of previous claims are in `adoption.rs`, lost and damaged ones in `recovery.rs`.
 
 mod adoption;
 mod attempt;

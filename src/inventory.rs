@@ -16,7 +16,9 @@ use crate::client::error::Error;
 use crate::client::store::Store;
 use crate::iam::user;
 use crate::s3::bucket;
+use crate::s3::tagging;
 use crate::s3::tags::{self, Tags};
+use bucket_provisioner::store::names::uid_in;
 use bucket_provisioner::store::{Inventory, ResourceKind, TaggedResource, Usage};
 
 /// How many are read at the same time.
@@ -87,12 +89,16 @@ pub(crate) async fn inventory(
     let users: Vec<String> = match (names(ResourceKind::User), target.user) {
         (_, None) => Vec::new(),
         (Some(users), _) => users,
-        (None, Some(user)) => user::list(store, user.path).await?.into_iter().map(|user| user.user_name).collect(),
+        (None, Some(user)) => {
+            let found = user::list(store, user.path).await?.into_iter().map(|user| user.user_name);
+            // Each costs a call, and the name of a claim's user ends in its uid.
+            found.filter(|name| uid_in(name).is_some()).collect()
+        }
     };
     let account = target.record.account.as_deref();
     let mut sorted = Sorted { provisioner, ..Sorted::default() };
     let reads = buckets.into_iter().map(async |name| {
-        let tags = bucket::tags_of(store, BucketRef { name: &name, account }).await;
+        let tags = tagging::read(store, BucketRef { name: &name, account }).await;
         (name, if_it_exists(tags))
     });
     let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
@@ -205,7 +211,10 @@ fn marked(kind: ResourceKind, name: String, tags: &Tags, provisioner: &str) -> O
 }
 
 async fn list_buckets(store: &Store) -> Result<Vec<String>, Error> {
-    let list = || store.listing_s3.list_buckets().into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+    let list = || {
+        let pages = store.listing_s3.list_buckets().into_paginator().page_size(bucket::PAGE);
+        pages.items().send().collect::<Result<Vec<_>, _>>()
+    };
     let buckets = store.call(Operation::ListBuckets, Resource::Account, list).await?;
     Ok(buckets.into_iter().filter_map(|bucket| bucket.name).collect())
 }

@@ -18,7 +18,7 @@ bucket_provisioner::reasons! {
         CREDENTIALS_EXPIRED = "CredentialsExpired": "the session of the provisioning credentials has expired", "renew the Secret";
         CREDENTIALS_UNAVAILABLE = "CredentialsUnavailable": "the class names no Secret, and the operator has no AWS identity; the message has the innermost cause", "give the operator's pod an identity, or name a Secret";
         ACCESS_DENIED = "AccessDenied": "the provisioning credentials lack a permission, which the message names", "allow it; [the provisioning policy](security.md#provisioning-policy) allows everything that claims need. If it requires a permissions boundary, the class has to name it";
-        QUOTA_EXCEEDED = "QuotaExceeded": "there are too many buckets, users or the like in the account", "raise the quota, or clean up";
+        QUOTA_EXCEEDED = "QuotaExceeded": "there are too many buckets, users or the like in the account", "raise the quota of buckets, or clean up; an account can have 5,000 users, and no more";
         USER_TAKEN = "UserTaken": "an IAM user of the claim's name exists without its tag", "delete that user";
         NOT_SUPPORTED = "NotSupported": "the store lacks an operation", "use a store that has it";
         REJECTED = "Rejected": "AWS refused for another reason; the message has the error code and text of AWS", "follow that text; if it does not help, check that the endpoint of the class is that of the store";

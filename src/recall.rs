@@ -16,7 +16,7 @@ use bucket_provisioner::store::{ClaimId, Mode, Recalled, names};
 /// The uids in the names of bucket and user are those of the first claim: a record that was adopted keeps the names.
 pub(crate) async fn recall(store: &Store, target: &Target<'_>) -> Result<Option<Recalled>, Error> {
     let claim = match target.record.plan.mode {
-        Mode::Created => claimant(&bucket::tags_of(store, target.bucket_ref()).await?),
+        Mode::Created => claimant(&tagging::read(store, target.bucket_ref()).await?),
         // A bucket that existed before was created for no claim.
         Mode::Granted => None,
     };

@@ -400,6 +400,7 @@ fn operation(request: &HttpRequest, body: &str) -> String {
     let (path, query) = request.uri().split_once('?').unwrap_or((request.uri(), ""));
     let asks = |name: &str| query.split('&').any(|part| part.split('=').next() == Some(name));
     let name = match request.method() {
+        "POST" if path.contains("/v20180820/tags/") => "TagResource",
         "PUT" if asks("tagging") => "PutBucketTagging",
         "PUT" => "CreateBucket",
         "POST" => "DeleteObjects",

@@ -10,7 +10,7 @@ use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointU
 use bucket_provisioner::store::parameter::{check, names_of, read, table_of, yes_or_no};
 use bucket_provisioner::store::{Parameter, ParameterError, Parameters, RawParameters, Record, SecretRef};
 
-/// Region of a class without one; the Go provisioner has the same default.
+/// Region of a class without one, if the operator's environment has none, either; the Go provisioner has the same default.
 pub const DEFAULT_REGION: &str = "us-west-1";
 /// IAM path of users of a class without one. The provisioning policy can be limited to it.
 pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
@@ -20,7 +20,7 @@ pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
 #[serde(rename_all = "camelCase")]
 struct Raw {
     /// Region of the buckets. With `s3Endpoint`, whatever that store calls its region.
-    #[schemars(extend("default" = "`us-west-1`"))]
+    #[schemars(extend("default" = "the operator's `AWS_REGION`; without it, or with `s3Endpoint`, `us-west-1`"))]
     region: Option<String>,
     /// `yes`: an IAM user for each claim. `no`: the claim gets the provisioning credentials themselves, with a Warning
     /// event. Needs `secretName`, and excludes `rotateKeysEvery`.
@@ -53,8 +53,8 @@ struct Raw {
 /// The parameters of a class, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassParameters {
-    /// Region of the buckets.
-    pub region: Region,
+    /// Region of the buckets, if the class names one.
+    pub region: Option<Region>,
     /// Whose keys a claim's app gets.
     pub credentials: CredentialsMode,
     /// The S3 endpoint, if it is not the default one of AWS.
@@ -95,14 +95,13 @@ impl Parameters for ClassParameters {
         let raw: Raw = read(written.own)?;
         let common = written.common;
         let s3_endpoint = raw.s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
-        let region = raw.region.as_deref().unwrap_or(DEFAULT_REGION);
         let credentials = credentials(raw.create_bucket_user.as_deref(), common.owner_secret.as_ref())?;
         if credentials == CredentialsMode::ShareOwner && common.rotate_keys_every().is_some() {
             let problem = "leaves claims without users, but rotateKeysEvery rotates the keys of users";
             return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
         }
         Ok(Self {
-            region: Region::parse(region, s3_endpoint.as_ref())?,
+            region: raw.region.map(|region| Region::parse(&region, s3_endpoint.as_ref())).transpose()?,
             credentials,
             iam_endpoint: raw.iam_endpoint.map(|url| EndpointUrl::parse("iamEndpoint", &url)).transpose()?,
             s3_endpoint,
@@ -167,7 +166,7 @@ mod tests {
     #[test]
     fn a_class_without_parameters_gets_the_defaults() {
         let parameters = parse(&[]).unwrap();
-        assert_eq!(parameters.region.as_str(), "us-west-1");
+        assert_eq!(parameters.region, None);
         assert_eq!(parameters.credentials, CredentialsMode::OwnUser);
         assert_eq!(parameters.iam_path.as_str(), "/aws-s3-provisioner/");
         assert_eq!(parameters.addressing, Addressing::Host);

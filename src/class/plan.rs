@@ -4,8 +4,8 @@
 //! neither.
 
 use crate::class::environment::Environment;
-use crate::class::params::ClassParameters;
-use crate::class::region::s3_host;
+use crate::class::params::{ClassParameters, DEFAULT_REGION};
+use crate::class::region::{is_host_of_aws, s3_host};
 use crate::class::target::state;
 use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl};
 use bucket_provisioner::store::{Endpoint, Plan, Request};
@@ -22,7 +22,9 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     };
     match class.credentials {
         CredentialsMode::OwnUser => {
-            let iam_endpoint = class.iam_endpoint.as_ref().or(environment.iam.as_ref());
+            // AWS's own is the environment's matter, which may change while the claim exists.
+            let of_environment = environment.iam.as_ref().filter(|url| !is_host_of_aws(url.host()));
+            let iam_endpoint = class.iam_endpoint.as_ref().or(of_environment);
             note(state::IAM_PATH, Some(class.iam_path.as_str()));
             note(state::PERMISSIONS_BOUNDARY, class.permissions_boundary.as_ref().map(|arn| arn.as_str()));
             note(state::IAM_ENDPOINT, iam_endpoint.map(EndpointUrl::as_str));
@@ -37,10 +39,12 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
 /// Where the buckets of a class are.
 pub(crate) fn endpoint(class: &ClassParameters, environment: &Environment) -> Endpoint {
     let url = class.s3_endpoint.as_ref().or(environment.s3.as_ref());
-    let region = class.region.as_str();
+    // The operator's region is one of AWS.
+    let of_operator = environment.region.as_ref().filter(|_| url.is_none_or(|url| is_host_of_aws(url.host())));
+    let region = class.region.as_ref().or(of_operator).map_or(DEFAULT_REGION, |region| region.as_str());
     match url {
         Some(url) => Endpoint::new(url.host(), url.port()).with_region(region).with_url(url.as_str()),
-        None => Endpoint::new(s3_host(region), 443).with_region(region),
+        None => Endpoint::new(s3_host(region, environment.variants), 443).with_region(region),
     }
 }
 
@@ -94,6 +98,22 @@ pub(crate) mod tests {
             outputs: {},
         }
         "#);
+    }
+
+    #[test]
+    fn a_class_without_region_has_that_of_the_operator() {
+        let environment = Environment::read(|name| (name == "AWS_REGION").then(|| "eu-central-1".into())).unwrap();
+        let elsewhere = ("s3Endpoint", "https://s3.example");
+        let private = ("s3Endpoint", "https://vpce-1.s3.eu-central-1.vpce.amazonaws.com");
+        for (parameters, region) in [
+            (&[][..], "eu-central-1"),
+            (&[("region", "us-east-2")], "us-east-2"),
+            (&[private], "eu-central-1"),
+            (&[elsewhere], "us-west-1"),
+        ] {
+            assert_eq!(planned(parameters, &environment).endpoint.region, region, "{parameters:?}");
+        }
+        assert_eq!(ordinary(&[]).endpoint.region, "us-west-1");
     }
 
     #[test]

@@ -49,9 +49,31 @@ pub(crate) fn is_host_of_aws(host: &str) -> bool {
     partitions.chain(DUAL_STACK).any(|domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))
 }
 
+/// Which of AWS's own endpoints are used ("FIPS and dual-stack endpoints", AWS SDKs and Tools reference guide).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Variants {
+    /// Those with certified cryptography.
+    pub(crate) fips: bool,
+    /// Those with IPv6 and IPv4.
+    pub(crate) dual_stack: bool,
+}
+
 /// Host name of S3 in a region.
-pub(crate) fn s3_host(region: &str) -> String {
-    format!("s3.{region}.{}", partition(region).dns_suffix)
+pub(crate) fn s3_host(region: &str, variants: Variants) -> String {
+    let service = if variants.fips { "s3-fips" } else { "s3" };
+    let dual_stack = if variants.dual_stack { "dualstack." } else { "" };
+    format!("{service}.{dual_stack}{region}.{}", partition(region).dns_suffix)
+}
+
+/// The region in a host name of AWS, such as that of a private endpoint.
+pub(crate) fn region_in(host: &str) -> Option<&str> {
+    host.split('.').find(|label| {
+        let parts: Vec<&str> = label.split('-').collect();
+        let Some((number, [first, rest @ ..])) = parts.split_last() else { return false };
+        let is_word = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase());
+        // Not the id of an endpoint, such as vpce-0123-45.
+        is_word(&first) && !rest.is_empty() && rest.iter().all(is_word) && number.parse::<u8>().is_ok()
+    })
 }
 
 #[cfg(test)]
@@ -86,7 +108,34 @@ mod tests {
             ("us-isof-south-1", "aws-iso-f", "s3.us-isof-south-1.csp.hci.ic.gov"),
             ("eusc-de-east-1", "aws-eusc", "s3.eusc-de-east-1.amazonaws.eu"),
         ] {
-            assert_eq!((partition(region).id, s3_host(region).as_str()), (id, host));
+            assert_eq!((partition(region).id, s3_host(region, Variants::default()).as_str()), (id, host));
+        }
+    }
+
+    #[test]
+    fn hosts_of_fips_and_dual_stack_are_aws_own() {
+        for (fips, dual_stack, host) in [
+            (true, false, "s3-fips.us-west-1.amazonaws.com"),
+            (false, true, "s3.dualstack.us-west-1.amazonaws.com"),
+            (true, true, "s3-fips.dualstack.us-west-1.amazonaws.com"),
+        ] {
+            assert_eq!(s3_host("us-west-1", Variants { fips, dual_stack }), host);
+            assert!(is_host_of_aws(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_region_in_a_host_name_is_found() {
+        for (host, region) in [
+            ("sts.eu-west-1.amazonaws.com", Some("eu-west-1")),
+            ("sts-fips.us-gov-west-1.amazonaws.com", Some("us-gov-west-1")),
+            ("vpce-0123456789-12.sts.eu-central-1.vpce.amazonaws.com", Some("eu-central-1")),
+            ("vpce-0a1b2c3d-12345678-us-east-1b.sts.us-east-1.vpce.amazonaws.com", Some("us-east-1")),
+            ("sts.us-isob-east-1.sc2s.sgov.gov", Some("us-isob-east-1")),
+            ("sts.amazonaws.com", None),
+            ("iam.global.api.aws", None),
+        ] {
+            assert_eq!(region_in(host), region, "{host}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::class::environment::Environment;
 use crate::class::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
-use crate::class::region::is_host_of_aws;
+use crate::class::region::{Variants, is_host_of_aws};
 use crate::class::values::{Addressing, ClaimedBucket, EndpointUrl};
 use bucket_provisioner::store::{Mode, Plan, Record};
 
@@ -24,6 +24,7 @@ pub(crate) struct Endpoints {
     pub(crate) iam: Option<String>,
     pub(crate) sts: Sts,
     pub(crate) addressing: Addressing,
+    pub(crate) variants: Variants,
 }
 
 impl Endpoints {
@@ -108,7 +109,8 @@ impl<'a> Target<'a> {
         let sts = match &iam {
             // No other endpoint knows the keys of a store whose S3 alone is configured.
             _ if user.is_none() && !is_of_environment(&s3, &environment.s3) => Sts::Unknown,
-            Some(iam_of_store) if !is_of_environment(&iam, &environment.iam) => Sts::At(iam_of_store.clone()),
+            // AWS's IAM does not answer calls to STS.
+            Some(url) if is_foreign(url) && !is_of_environment(&iam, &environment.iam) => Sts::At(url.clone()),
             _ => environment.sts.as_ref().map_or(Sts::Aws, |url| Sts::At(url.as_str().to_owned())),
         };
         Self {
@@ -122,6 +124,7 @@ impl<'a> Target<'a> {
                     Some("true") => Addressing::Path,
                     _ => Addressing::Host,
                 },
+                variants: environment.variants,
             },
             user: user.as_deref().map(|name| UserSpec {
                 name,
@@ -173,6 +176,15 @@ mod tests {
         for environment in [&aws, &proxied] {
             assert_eq!(sts(&both, environment), Sts::At("https://iam.example".into()));
         }
+        // Its records have it, whatever the environment says later.
+        let private = "https://vpce-0a1b-2c3d.iam.us-east-1.vpce.amazonaws.com";
+        assert_eq!(sts(&[("iamEndpoint", private)], &aws), Sts::Aws);
+        let privately = Environment::read(|name| (name == "AWS_ENDPOINT_URL_IAM").then(|| private.into())).unwrap();
+        let record = planned_as(record(), planned(&[], &privately));
+        for (environment, iam) in [(&privately, Some(private)), (&aws, None)] {
+            let endpoints = Target::of(&record, environment).endpoints;
+            assert_eq!((endpoints.iam.as_deref(), endpoints.sts), (iam, Sts::Aws));
+        }
         let shared = [both[0], ("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")];
         for environment in [&aws, &proxied] {
             assert_eq!(sts(&shared, environment), Sts::Unknown);
@@ -219,6 +231,10 @@ mod tests {
                     "https://iam.example",
                 ),
                 addressing: Path,
+                variants: Variants {
+                    fips: false,
+                    dual_stack: false,
+                },
             },
             Some(
                 UserSpec {

@@ -45,6 +45,7 @@ operations! {
     CreateBucket => "s3:CreateBucket and s3:TagResource",
     GetBucketTagging => "s3:GetBucketTagging",
     PutBucketTagging => "s3:PutBucketTagging",
+    TagResource => "s3:TagResource",
     DeleteBucket => "s3:DeleteBucket",
     ListObjectsV2 => "s3:ListBucket",
     GetObject => "s3:GetObject",
@@ -71,6 +72,14 @@ operations! {
     ListGroupsForUser => "iam:ListGroupsForUser",
     RemoveUserFromGroup => "iam:RemoveUserFromGroup",
     DeleteLoginProfile => "iam:DeleteLoginProfile",
+    ListMFADevices => "iam:ListMFADevices",
+    DeactivateMFADevice => "iam:DeactivateMFADevice",
+    ListSSHPublicKeys => "iam:ListSSHPublicKeys",
+    DeleteSSHPublicKey => "iam:DeleteSSHPublicKey",
+    ListSigningCertificates => "iam:ListSigningCertificates",
+    DeleteSigningCertificate => "iam:DeleteSigningCertificate",
+    ListServiceSpecificCredentials => "iam:ListServiceSpecificCredentials",
+    DeleteServiceSpecificCredential => "iam:DeleteServiceSpecificCredential",
     ListPolicyVersions => "iam:ListPolicyVersions",
     DeletePolicyVersion => "iam:DeletePolicyVersion",
     DeletePolicy => "iam:DeletePolicy",
@@ -122,7 +131,7 @@ impl Operation {
         use Operation as O;
 
         match self {
-            O::CreateBucket | O::GetBucketTagging | O::PutBucketTagging => Service::Buckets,
+            O::CreateBucket | O::GetBucketTagging | O::PutBucketTagging | O::TagResource => Service::Buckets,
             O::DeleteBucket | O::ListBuckets | O::HeadBucket | O::ListAccessPoints => Service::Buckets,
             O::ListObjectsV2 | O::GetObject | O::ListObjectVersions | O::ListMultipartUploads => Service::Objects,
             O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => Service::Objects,

@@ -20,7 +20,7 @@ use aws_smithy_types::timeout::TimeoutConfig;
 use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
-use crate::class::region::partition;
+use crate::class::region::{Variants, is_host_of_aws, partition, region_in};
 use crate::class::target::{Endpoints, Sts, Target};
 use crate::class::values::Addressing;
 use crate::client::account::Account;
@@ -94,7 +94,7 @@ impl Clients {
         let mut store = match keys {
             Some(keys) => self.build(credentials(keys), Caching::Never, identity.clone(), &target.endpoints),
             None => {
-                let ambient = self.ambient(&target.endpoints.region).await;
+                let ambient = self.ambient(&target.endpoints).await;
                 self.build(ambient, Caching::UntilExpiry, identity.clone(), &target.endpoints)
             }
         };
@@ -132,17 +132,21 @@ impl Clients {
     }
 
     /// The SDK's default chain: environment, IRSA, Pod Identity, instance role.
-    async fn ambient(&self, region: &str) -> SharedCredentialsProvider {
+    async fn ambient(&self, endpoints: &Endpoints) -> SharedCredentialsProvider {
+        let Endpoints { region, variants, .. } = endpoints;
         let load = async {
             // The region of the STS that is called. Pods with an IAM role have it in their environment.
             let region = ["AWS_REGION", "AWS_DEFAULT_REGION"]
                 .into_iter()
                 .find_map(|name| std::env::var(name).ok())
-                .unwrap_or_else(|| region.to_owned());
+                .unwrap_or_else(|| region.clone());
             let chain = aws_config::default_provider::credentials::DefaultCredentialsChain::builder()
                 .region(Region::new(region))
                 .configure(
-                    aws_config::provider_config::ProviderConfig::default().with_http_client(self.http.pooled.clone()),
+                    aws_config::provider_config::ProviderConfig::default()
+                        .with_http_client(self.http.pooled.clone())
+                        .with_use_fips(Some(variants.fips))
+                        .with_use_dual_stack(Some(variants.dual_stack)),
                 )
                 .build()
                 .await;
@@ -171,6 +175,7 @@ impl Clients {
             endpoints: endpoints.clone(),
             quotas: Arc::clone(&self.quotas),
             creates_buckets: AtomicBool::new(false),
+            refuses_tags: AtomicBool::new(false),
             limiters: Arc::clone(&self.limiters),
             observer: self.observer.clone(),
             identity,
@@ -180,7 +185,7 @@ impl Clients {
     }
 
     fn s3(&self, credentials: SharedCredentialsProvider, caching: Caching, endpoints: &Endpoints) -> s3::Config {
-        let config = self.config(credentials, caching, &endpoints.region, endpoints.s3.as_deref());
+        let config = self.config(credentials, caching, endpoints, (&endpoints.region, endpoints.s3.as_deref()));
         s3::config::Builder::from(&config).force_path_style(endpoints.addressing == Addressing::Path).build()
     }
 
@@ -191,7 +196,7 @@ impl Clients {
         caching: Caching,
         endpoints: &Endpoints,
     ) -> Option<s3control::Client> {
-        let config = || self.config(credentials, caching, &endpoints.region, None);
+        let config = || self.config(credentials, caching, endpoints, (&endpoints.region, None));
         endpoints.s3.is_none().then(|| s3control::Client::new(&config()))
     }
 
@@ -209,7 +214,7 @@ impl Clients {
         Some(sts::Client::new(&self.global(credentials, caching, endpoints, url)))
     }
 
-    /// For IAM and STS. Behind a custom endpoint they expect signatures for the one region of IAM.
+    /// For IAM and STS.
     fn global(
         &self,
         credentials: SharedCredentialsProvider,
@@ -217,23 +222,27 @@ impl Clients {
         endpoints: &Endpoints,
         url: Option<&str>,
     ) -> SdkConfig {
-        let region = if url.is_some() { partition(&endpoints.region).iam_region } else { &endpoints.region };
-        self.config(credentials, caching, region, url)
+        let region = url.map_or(endpoints.region.as_str(), |url| signing_region(url, &endpoints.region));
+        self.config(credentials, caching, endpoints, (region, url))
     }
 
     fn config(
         &self,
         credentials: SharedCredentialsProvider,
         caching: Caching,
-        region: &str,
-        url: Option<&str>,
+        endpoints: &Endpoints,
+        (region, url): (&str, Option<&str>),
     ) -> SdkConfig {
+        // There are none of them behind a custom endpoint.
+        let Variants { fips, dual_stack } = if url.is_none() { endpoints.variants } else { Variants::default() };
         let mut config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .http_client(self.http.pooled.clone())
             .identity_cache(caching.identities())
             .credentials_provider(credentials)
             .region(Region::new(region.to_owned()))
+            .use_fips(fips)
+            .use_dual_stack(dual_stack)
             // Other stores do not support the checksums that the SDK adds by default.
             .request_checksum_calculation(s3::config::RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(s3::config::ResponseChecksumValidation::WhenRequired)
@@ -267,6 +276,20 @@ impl Caching {
     }
 }
 
+/// The region for which a call to IAM or STS at this URL is signed: a regional endpoint of AWS accepts only its own, and one
+/// without a region that of IAM. Other stores have one region.
+fn signing_region<'a>(url: &'a str, region: &'a str) -> &'a str {
+    match host_in(url).filter(|host| is_host_of_aws(host)) {
+        Some(host) => region_in(host).unwrap_or(partition(region).iam_region),
+        None => region,
+    }
+}
+
+/// The host in a URL that was checked.
+fn host_in(url: &str) -> Option<&str> {
+    url.split_once("://")?.1.split(['/', ':']).next()
+}
+
 fn credentials(keys: &StaticKeys) -> SharedCredentialsProvider {
     let StaticKeys { id, secret, token } = keys;
     let token = token.as_ref().map(|token| token.expose_secret().to_owned());
@@ -287,6 +310,20 @@ mod tests {
     fn owner(secret: &str) -> Owner {
         let keys = StaticKeys { id: "AKIA1".to_owned(), secret: secret.to_owned().into(), token: None };
         Owner { identity: Identity::App, keys: Some(keys) }
+    }
+
+    #[test]
+    fn calls_are_signed_for_the_region_of_their_host() {
+        for (url, region) in [
+            ("https://sts.eu-west-1.amazonaws.com", "eu-west-1"),
+            ("https://vpce-0a1b-2c3d.sts.eu-west-3.vpce.amazonaws.com:443/", "eu-west-3"),
+            ("https://sts.amazonaws.com", "us-east-1"),
+            ("https://iam.global.api.aws/", "us-east-1"),
+            ("http://127.0.0.1:5810", "eu-central-1"),
+            ("http://[::1]:5810", "eu-central-1"),
+        ] {
+            assert_eq!(signing_region(url, "eu-central-1"), region, "{url}");
+        }
     }
 
     #[tokio::test]

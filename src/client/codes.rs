@@ -9,6 +9,9 @@ use crate::client::error::{Error, Sent, TakenBy};
 /// The code of a store that is busy, or down.
 const UNAVAILABLE: &str = "ServiceUnavailable";
 
+/// The code of an endpoint that is not for the region that the call names.
+const ILLEGAL_LOCATION: &str = "IllegalLocationConstraintException";
+
 /// The problem of StoreFailing for an answer that makes no sense.
 const UNREADABLE: &str = "unreadable answer";
 
@@ -33,8 +36,14 @@ impl From<CallError> for Error {
 }
 
 fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>, region: Option<String>) -> Error {
-    if code == "AccessDenied" || status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
+    if code == "AccessDenied" {
         return Error::AccessDenied { call, message };
+    }
+    if status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
+        // It may be about the account, such as "NotSignedUp" or "AllAccessDisabled", and not about a permission.
+        let code = Some(code).filter(|code| *code != status.to_string());
+        let shown = [code, message].into_iter().flatten().collect::<Vec<_>>().join(": ");
+        return Error::AccessDenied { call, message: Some(shown) };
     }
     let Call { operation, resource, identity, session } = *call;
     let bucket = || match &resource {
@@ -58,7 +67,10 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         }
         // For CreateUser it is the permissions boundary that does not exist.
         ("NoSuchEntity", _) if operation != Operation::CreateUser => Error::NotVisibleYet { operation, resource },
-        (code, _) if is_about_region(code) => Error::WrongRegion { bucket: bucket(), region },
+        // There is no bucket yet.
+        (code, _) if is_about_region(code) && !(operation == Operation::CreateBucket && code == ILLEGAL_LOCATION) => {
+            Error::WrongRegion { bucket: bucket(), region }
+        }
         (_, 301 | 307) => Error::WrongRegion { bucket: bucket(), region },
         // Signed for the wrong region: some answers have no body, but the right region in a header.
         ("400", 400) if region.is_some() => Error::WrongRegion { bucket: bucket(), region },
@@ -121,13 +133,7 @@ fn is_conflict(code: &str) -> bool {
 
 /// Whether a code means that the bucket is in another region.
 fn is_about_region(code: &str) -> bool {
-    matches!(
-        code,
-        "PermanentRedirect"
-            | "TemporaryRedirect"
-            | "AuthorizationHeaderMalformed"
-            | "IllegalLocationConstraintException"
-    )
+    matches!(code, "PermanentRedirect" | "TemporaryRedirect" | "AuthorizationHeaderMalformed" | ILLEGAL_LOCATION)
 }
 
 /// Whether a code means that the call was throttled.

@@ -6,7 +6,8 @@
 
 use crate::client::call::{Call, Identity, Operation, Resource};
 use crate::client::remedy::{
-    abac, access_points, allow, aws_message, expired, in_region, object_lock, refused, without_accounts,
+    abac, access_points, allow, aws_message, expired, in_region, more_room, object_lock, refused, rejected,
+    unknown_here, without_accounts,
 };
 use bucket_provisioner::store::ParameterError;
 
@@ -23,7 +24,7 @@ pub enum Error {
     )]
     NothingToShare,
     /// AWS does not accept these credentials. `session`: they have a session token.
-    #[error("AWS refused {identity} ({code}) in {operation}: {}", refused(.identity, *.operation, *.session))]
+    #[error("AWS refused {identity} ({code}) in {operation}: {}{}", refused(.identity, *.operation, *.session), unknown_here(.code))]
     CredentialsRefused { identity: Identity, operation: Operation, code: String, session: bool },
     /// The credentials were temporary, and their time is over.
     #[error("the session of {identity} has expired: {}", expired(.identity))]
@@ -52,7 +53,7 @@ pub enum Error {
     #[error("IAM does not show {resource} yet ({operation}); retrying")]
     NotVisibleYet { operation: Operation, resource: Resource },
     /// The account has reached a quota.
-    #[error("the AWS account has reached a quota ({code} in {operation} on {resource}): raise the quota, or delete what is not needed{}", aws_message(.message))]
+    #[error("the AWS account has reached a quota ({code} in {operation} on {resource}): {}{}", more_room(*.operation), aws_message(.message))]
     QuotaExceeded { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// The bucket exists and is not the claim's.
     #[error("bucket {bucket:?} {}", .by.sentence())]
@@ -124,7 +125,7 @@ pub enum Error {
     #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}{}", abac(*.operation), aws_message(.message))]
     NotSupported { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// Any other refusal.
-    #[error("the store refused {operation} on {resource} ({code}){}{}", abac(*.operation), aws_message(.message))]
+    #[error("the store refused {operation} on {resource} ({code}){}{}", rejected(*.operation, .code), aws_message(.message))]
     Rejected { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// An error of a verb that has changed nothing at the store.
     #[error(transparent)]

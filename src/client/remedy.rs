@@ -15,6 +15,40 @@ pub(crate) fn refused(identity: &Identity, operation: Operation, session: bool) 
     }
 }
 
+/// What else it means that a key is not known: in a region that its account has not enabled, AWS knows no key of the account
+/// ("Enable or disable AWS Regions in your account", AWS Account Management).
+pub(crate) fn unknown_here(code: &str) -> &'static str {
+    match code {
+        "InvalidClientTokenId" | "InvalidAccessKeyId" | "UnrecognizedClientException" => {
+            "; AWS also refuses a valid key where its account has not enabled the region of the class, and in another partition"
+        }
+        _ => "",
+    }
+}
+
+/// What to do about a quota ("IAM and AWS STS quotas", IAM user guide: that of users cannot be raised).
+pub(crate) fn more_room(operation: Operation) -> &'static str {
+    match operation {
+        Operation::CreateUser => {
+            "an account can have 5,000 users, which AWS does not raise: delete users that nobody needs, or use a class for another account"
+        }
+        _ => "raise the quota, or delete what is not needed",
+    }
+}
+
+/// What to do about a refusal with this code.
+pub(crate) fn rejected(operation: Operation, code: &str) -> &'static str {
+    match (operation, code) {
+        (Operation::CreateUser, "NoSuchEntity") => {
+            ": the permissions boundary does not exist in this account: create it, or correct permissionsBoundary in the StorageClass"
+        }
+        (Operation::CreateBucket, "IllegalLocationConstraintException") => {
+            ": this endpoint of S3 creates no buckets in the region of the class: correct region or s3Endpoint in the StorageClass"
+        }
+        _ => abac(operation),
+    }
+}
+
 /// What to do about a session that has expired. The operator's own identity renews itself.
 pub(crate) fn expired(identity: &Identity) -> &'static str {
     match identity {
@@ -28,7 +62,7 @@ pub(crate) fn expired(identity: &Identity) -> &'static str {
 pub(crate) fn abac(operation: Operation) -> &'static str {
     match operation {
         Operation::PutBucketTagging => {
-            "; if ABAC is enabled for the bucket, S3 accepts tags only through s3:TagResource: turn ABAC off until the operator has set the tags"
+            "; if ABAC is enabled for the bucket, S3 accepts tags only through TagResource: allow s3:TagResource, and let the operator reach the endpoint s3-control of the region"
         }
         _ => "",
     }

@@ -48,6 +48,8 @@ pub(crate) struct Store {
     pub(super) quotas: Arc<Quotas>,
     /// Whether CreateBucket was accepted when it was last called.
     pub(super) creates_buckets: AtomicBool,
+    /// Whether CreateBucket refuses tags here.
+    pub(super) refuses_tags: AtomicBool,
     pub(super) limiters: Arc<Limiters>,
     pub(super) observer: Observer,
     pub(super) identity: Identity,
@@ -147,6 +149,16 @@ impl Store {
     /// Notes whether a bucket was created.
     pub(crate) fn note_creation(&self, accepted: bool) {
         self.creates_buckets.store(accepted, Ordering::Relaxed);
+    }
+
+    /// Whether buckets are created without tags, because their store or region refuses those.
+    pub(crate) fn creates_without_tags(&self) -> bool {
+        self.refuses_tags.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a bucket was created without the tags with which it was refused.
+    pub(crate) fn note_refused_tags(&self) {
+        self.refuses_tags.store(true, Ordering::Relaxed);
     }
 
     /// What shares a limit with a call: those of the account to the service, or, for objects, those of the bucket that

@@ -77,7 +77,7 @@ fn unusable(name: &str, region: &str, error: CallError) -> Finding {
 /// Whether the bucket was created for a claim, which the class has to allow.
 async fn claimed(Examined { store, target, .. }: &Examined<'_>) -> Option<Finding> {
     const WHAT: &str = "bucket's claim";
-    let tags = bucket::tags_of(store, target.bucket_ref()).await.ok()?;
+    let tags = tagging::read(store, target.bucket_ref()).await.ok()?;
     value(&tags, CLAIM_UID)?;
     let name = target.bucket();
     let message = format!("bucket {name:?} was created for a claim, and may be deleted with that claim");

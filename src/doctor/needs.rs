@@ -98,6 +98,14 @@ fn scope(operation: Operation, mode: Mode, has_user: bool) -> Option<Scope> {
         | O::DetachUserPolicy
         | O::ListGroupsForUser
         | O::DeleteLoginProfile
+        | O::ListMFADevices
+        | O::DeactivateMFADevice
+        | O::ListSSHPublicKeys
+        | O::DeleteSSHPublicKey
+        | O::ListSigningCertificates
+        | O::DeleteSigningCertificate
+        | O::ListServiceSpecificCredentials
+        | O::DeleteServiceSpecificCredential
         | O::DeleteUser => has_user.then_some(Scope::User),
         // Needs no permission.
         O::GetCallerIdentity => None,

@@ -4,6 +4,7 @@ use aws_sdk_iam::types::SummaryKeyType;
 
 use super::Examined;
 use crate::client::call::{CallError, Operation, Resource};
+use crate::s3::bucket::PAGE;
 use bucket_provisioner::store::{Finding, Mode};
 
 /// A quota is near when this part of it is used, in percent.
@@ -11,6 +12,10 @@ const NEAR: u64 = 80;
 /// The default quota of an account ("Amazon S3 endpoints and quotas", AWS General Reference). AWS raises it on request, and
 /// S3 does not return it.
 const BUCKETS: u64 = 10_000;
+
+const MORE_BUCKETS: &str = "ask AWS to raise the quota (Service Quotas), or delete what is not needed; a raised quota of buckets cannot be seen here";
+const MORE_USERS: &str =
+    "delete users that nobody needs, or use a class for another account: AWS does not raise the quota of users";
 
 pub(crate) async fn examine(examined: &Examined<'_>) -> Vec<Finding> {
     let Examined { asked, target, has_iam, .. } = examined;
@@ -38,7 +43,7 @@ async fn users(Examined { store, target, .. }: &Examined<'_>) -> Option<Finding>
             let summary = answer.summary_map()?;
             let number = |key| summary.get(&key).and_then(|number| u64::try_from(*number).ok());
             let (used, quota) = (number(SummaryKeyType::Users)?, number(SummaryKeyType::UsersQuota)?);
-            Some(room(WHAT, "IAM users", used, quota, "the account's quota"))
+            Some(room(WHAT, "IAM users", used, quota, ("the account's quota", MORE_USERS)))
         }
         // Only AWS is known to have such a quota.
         Err(_) if target.endpoints.iam_is_foreign() => None,
@@ -59,7 +64,7 @@ async fn buckets(examined: &Examined<'_>) -> Finding {
         Ok(used) if examined.target.endpoints.s3_is_foreign() => {
             Finding::about("buckets").good(format!("the provisioning credentials own {used} buckets at this store"))
         }
-        Ok(used) => room(WHAT, "buckets", used, BUCKETS, "the default quota"),
+        Ok(used) => room(WHAT, "buckets", used, BUCKETS, ("the default quota", MORE_BUCKETS)),
         Err(error) if error.status() == 403 && error.code() == "AccessDenied" => Finding::about(WHAT)
             .unknown("how many buckets the account has is unknown: the provisioning credentials may not call s3:ListAllMyBuckets")
             .with_remedy("allow it, as the provisioning policy in docs/security.md does"),
@@ -70,7 +75,7 @@ async fn buckets(examined: &Examined<'_>) -> Finding {
 /// Far above the default quota nobody needs the exact number.
 async fn count(Examined { store, .. }: &Examined<'_>) -> Result<u64, CallError> {
     let list = || async {
-        let mut pages = store.listing_s3.list_buckets().into_paginator().send();
+        let mut pages = store.listing_s3.list_buckets().into_paginator().page_size(PAGE).send();
         let mut number = 0;
         while number <= 2 * BUCKETS
             && let Some(page) = pages.next().await
@@ -82,10 +87,9 @@ async fn count(Examined { store, .. }: &Examined<'_>) -> Result<u64, CallError> 
     store.call(Operation::ListBuckets, Resource::Account, list).await
 }
 
-fn room(what: &str, things: &str, used: u64, quota: u64, whose: &str) -> Finding {
+fn room(what: &str, things: &str, used: u64, quota: u64, (whose, remedy): (&str, &str)) -> Finding {
     let message = format!("{used} {things}, of {quota} that {whose} allows");
     if used * 100 >= quota * NEAR {
-        let remedy = "ask AWS to raise the quota (Service Quotas), or delete what is not needed; a raised quota of buckets cannot be seen here";
         return Finding::about(what).warning(message).with_remedy(remedy);
     }
     Finding::about(what).good(message)
@@ -99,8 +103,8 @@ mod tests {
     #[test]
     fn a_quota_is_near_at_four_fifths() {
         for (used, verdict) in [(0, Verdict::Good), (3_999, Verdict::Good), (4_000, Verdict::Warning)] {
-            assert_eq!(room("q", "users", used, 5_000, "the quota").verdict, verdict, "{used}");
+            assert_eq!(room("q", "users", used, 5_000, ("the quota", "")).verdict, verdict, "{used}");
         }
-        assert_eq!(room("q", "users", 0, 0, "the quota").verdict, Verdict::Warning);
+        assert_eq!(room("q", "users", 0, 0, ("the quota", "")).verdict, Verdict::Warning);
     }
 }

@@ -71,7 +71,7 @@ async fn attempts(examined: &Examined<'_>) -> Vec<(Operation, Tried)> {
             Err(_) => Tried::Open,
         },
     ));
-    let tags = bucket::tags_of(store, target.bucket_ref()).await;
+    let tags = tagging::read(store, target.bucket_ref()).await;
     done.push((Operation::GetBucketTagging, tried(tags, &[])));
     if target.record.plan.mode == Mode::Granted {
         let call = store.s3.list_objects_v2().bucket(target.bucket()).max_keys(1);

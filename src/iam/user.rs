@@ -164,7 +164,7 @@ async fn create_user(
             match ownership(target, name, &found) {
                 Ownership::Ours => {}
                 Ownership::PreviousClaim => {
-                    put_tags(store, name, &tags::completed(&found, tags).unwrap_or_default()).await?;
+                    put_tags(store, name, tags).await?;
                 }
                 _ if made_by_go_provisioner(target, &found).is_some() => {}
                 _ => return Err(Error::UserTaken { user: name.to_owned() }.without_side_effects()),

@@ -3,8 +3,8 @@
 //! A bucket is the claim's own if its tags contain the claim's uid, or the uid of a claim whose record this claim
 //! adopted. A bucket without tags is the claim's own if its generated name contains the uid, and it is in the same
 //! account (or in a store other than AWS, where the names are not shared with strangers). CreateBucket itself sets the
-//! tags, so the claim's bucket always has them. Stores that refuse tags there get them in a second call. A crash
-//! between the two calls leaves an empty bucket. If its name is generated, the next attempt finds it by this name. If
+//! tags, so the claim's bucket always has them. Stores and regions that refuse tags there get them in a second call. A
+//! crash between the two calls leaves an empty bucket. If its name is generated, the next attempt finds it by this name. If
 //! the claim chose the name, the bucket could be anybody's, so it is refused and never deleted.
 //!
 //! A uid in a tag can be copied, so a bucket of a chosen name that is older than the claim is not the claim's, whatever its
@@ -15,19 +15,24 @@
 
 use std::time::{Duration, SystemTime};
 
-use aws_sdk_s3::types::{Bucket, BucketLocationConstraint, CreateBucketConfiguration, Tag, Tagging};
+use aws_sdk_s3::types::{Bucket, BucketLocationConstraint, CreateBucketConfiguration};
 
 use crate::class::target::{BucketRef, Target};
 use crate::class::values::ClaimedBucket;
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::{Error, TakenBy};
 use crate::client::store::Store;
+use crate::s3::tagging::{self, sdk_tags};
 use crate::s3::tags::{self, Ownership, Tags, ownership};
 use bucket_provisioner::store::Mode;
 use bucket_provisioner::store::names::is_generated_for;
 
 /// The region in which CreateBucket answers 200 for a bucket that the caller already owns.
 const US_EAST_1: &str = "us-east-1";
+
+/// How many buckets are listed in one answer. S3 refuses lists without a limit in accounts with a quota of more than 10,000
+/// buckets (ListBuckets, Amazon S3 API reference).
+pub(crate) const PAGE: i32 = 1000;
 
 /// Where the name of a created bucket comes from, and so what it proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,9 +91,9 @@ pub(crate) async fn create(store: &Store, target: &Target<'_>, tags: &Tags) -> R
 async fn create_generated(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
     match create_tagged(store, target, tags).await {
         Ok(Created::Tagged) => Ok(()),
-        Ok(Created::Untagged) => match put_tags(store, target, tags).await {
+        Ok(Created::Untagged) => match tagging::replace(store, target, tags).await {
             // In a store without tags the name is proof enough.
-            Err(error) if error.lacks_operation() => Ok(()),
+            Err(error) if error.lacks_operation() && target.endpoints.s3_is_foreign() => Ok(()),
             result => Ok(result?),
         },
         Err(error) if error.code() == "BucketAlreadyOwnedByYou" => use_existing(store, target, tags).await,
@@ -103,6 +108,7 @@ async fn create_chosen(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
     }
     match create_tagged(store, target, tags).await {
         Ok(Created::Tagged) if !ambiguous => Ok(()),
+        Ok(Created::Untagged) if !ambiguous => tag_new(store, target, tags).await,
         Ok(_) => confirm(store, target, tags).await,
         Err(error) if error.code() == "BucketAlreadyOwnedByYou" => use_existing(store, target, tags).await,
         Err(error) => Err(Error::from(error).of_first_change()),
@@ -112,7 +118,7 @@ async fn create_chosen(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
 /// The tags of the bucket, if it exists.
 async fn find_tags(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error> {
     let bucket = || target.bucket().to_owned();
-    match tags_of(store, target.bucket_ref()).await {
+    match tagging::read(store, target.bucket_ref()).await {
         Ok(tags) => Ok(Some(tags)),
         Err(error) if error.code() == "NoSuchBucket" => Ok(None),
         Err(error) => Err(match Error::from(error) {
@@ -126,7 +132,7 @@ async fn find_tags(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, E
 
 async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
     // If this fails, the bucket may be the claim's own from an earlier attempt, so the record must stay.
-    let found = tags_of(store, target.bucket_ref()).await.map_err(|error| match Error::from(error) {
+    let found = tagging::read(store, target.bucket_ref()).await.map_err(|error| match Error::from(error) {
         // The claim's own bucket is in the region of its class.
         Error::WrongRegion { .. } => {
             Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.without_side_effects()
@@ -144,9 +150,7 @@ async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags
     };
     match judge(ownership, name, age) {
         Verdict::Use => Ok(()),
-        Verdict::TagAndUse => {
-            Ok(put_tags(store, target, &tags::completed(found, tags).unwrap_or_else(|| tags.clone())).await?)
-        }
+        Verdict::TagAndUse => Ok(tagging::add(store, target, found, tags).await?),
         Verdict::Refuse(by) => {
             Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.without_side_effects())
         }
@@ -157,13 +161,13 @@ async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags
 /// dropped the tags.
 async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
     let (bucket, is_foreign) = (target.bucket(), target.endpoints.s3_is_foreign());
-    let read = async || Ok::<_, Error>(ownership(&tags_of(store, target.bucket_ref()).await?, target.record));
+    let read = async || Ok::<_, Error>(ownership(&tagging::read(store, target.bucket_ref()).await?, target.record));
     let mut found = read().await?;
     if found == Ownership::Untagged {
         // AWS keeps the tags of CreateBucket, but may not show them yet. So they are not written there: a bucket that
         // stays without tags is somebody else's, who created it just before.
         if is_foreign {
-            match put_tags(store, target, tags).await {
+            match tagging::replace(store, target, tags).await {
                 Err(error) if error.lacks_operation() => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
                 result => result?,
             }
@@ -185,21 +189,42 @@ enum Created {
     Untagged,
 }
 
-/// CreateBucket with tags, or without them in other stores than AWS that refuse tags.
+/// CreateBucket with tags, or without them where it refuses tags: in some stores, and in regions outside of the commercial
+/// partition. Other calls in the same region begin without tags then.
 async fn create_tagged(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Created, CallError> {
-    match create_bucket(store, target, tags).await {
-        Ok(()) => Ok(Created::Tagged),
-        Err(error) if target.endpoints.s3_is_foreign() && refuses_tags(&error) => {
-            create_bucket(store, target, &Tags::new()).await.map(|()| Created::Untagged)
+    if !store.creates_without_tags() {
+        match create_bucket(store, target, tags).await {
+            Ok(()) => return Ok(Created::Tagged),
+            Err(error) if !refuses_tags(&error, target) => return Err(error),
+            Err(_refused) => {}
         }
-        Err(error) => Err(error),
     }
+    create_bucket(store, target, &Tags::new()).await?;
+    // So it was about the tags.
+    store.note_refused_tags();
+    Ok(Created::Untagged)
 }
 
-/// Whether an error can mean that the store does not support tags in CreateBucket.
-fn refuses_tags(error: &CallError) -> bool {
-    matches!(error.code(), "MalformedXML" | "InvalidArgument" | "InvalidRequest" | "InvalidTag")
-        || error.lacks_operation()
+/// Whether an error can mean that the store does not support tags in CreateBucket. `UnsupportedArgument` is what AWS answers
+/// in eusc-de-east-1 ("hashicorp/terraform-provider-aws", issues 45566 and 45784).
+fn refuses_tags(error: &CallError, target: &Target<'_>) -> bool {
+    // There nothing tells the bucket from one that somebody created just before.
+    if target.endpoints.region == US_EAST_1 && !target.endpoints.s3_is_foreign() {
+        return false;
+    }
+    let is_unclear = matches!(error.code(), "MalformedXML" | "InvalidArgument" | "InvalidRequest" | "InvalidTag");
+    error.code() == "UnsupportedArgument" || error.lacks_operation() || is_unclear && target.endpoints.s3_is_foreign()
+}
+
+/// Tags a bucket that was just created with a chosen name. Without tags nothing would prove whose it is, so it is deleted if
+/// it cannot be tagged.
+async fn tag_new(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
+    let Err(error) = tagging::replace(store, target, tags).await else { return Ok(()) };
+    let BucketRef { name, .. } = target.bucket_ref();
+    let call = store.s3.delete_bucket().bucket(name).set_expected_bucket_owner(target.bucket_ref().account());
+    let deleted = store.call(Operation::DeleteBucket, Resource::bucket(name), || call.clone().send()).await;
+    let error = Error::from(error);
+    Err(if deleted.is_ok() { error.without_side_effects() } else { error })
 }
 
 async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
@@ -214,31 +239,6 @@ async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
     let created = store.call(Operation::CreateBucket, Resource::bucket(target.bucket()), || call.clone().send()).await;
     store.note_quota(Operation::CreateBucket, created.as_ref().err());
     created.map(drop)
-}
-
-/// The tags of an existing bucket; none in a store without tags.
-pub(crate) async fn tags_of(store: &Store, bucket: BucketRef<'_>) -> Result<Tags, CallError> {
-    let call = store.s3.get_bucket_tagging().bucket(bucket.name).set_expected_bucket_owner(bucket.account());
-    match store.call(Operation::GetBucketTagging, Resource::bucket(bucket.name), || call.clone().send()).await {
-        Ok(answer) => Ok(answer.tag_set.into_iter().map(|tag| (tag.key, tag.value)).collect()),
-        Err(error) if matches!(error.code(), "NoSuchTagSet" | "NoSuchTagSetError") || error.lacks_operation() => {
-            Ok(Tags::new())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-pub(crate) async fn put_tags(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
-    let tagging = Tagging::builder().set_tag_set(Some(sdk_tags(tags))).build().ok();
-    let BucketRef { name, .. } = target.bucket_ref();
-    let call = store.s3.put_bucket_tagging().bucket(name).set_tagging(tagging);
-    let call = call.set_expected_bucket_owner(target.bucket_ref().account());
-    store.call(Operation::PutBucketTagging, Resource::bucket(name), || call.clone().send()).await.map(drop)
-}
-
-/// Building a tag fails only without a key or value, and these have both.
-fn sdk_tags(tags: &Tags) -> Vec<Tag> {
-    tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
 }
 
 /// Checks that the bucket exists in the recorded region, that the provisioning credentials can use it, and that it is
@@ -268,7 +268,7 @@ async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
 
 /// A tenant may have created the bucket that the class names before the admin did.
 async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
-    let found = tags_of(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error))?;
+    let found = tagging::read(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error))?;
     match ownership(&found, target.record) {
         Ownership::OtherClaim => {
             Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.without_side_effects())
@@ -280,7 +280,7 @@ async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
 /// Somebody else may have taken the name of a bucket that was created for the claim.
 async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Option<String>, Error> {
     let bucket = target.bucket();
-    let found = match tags_of(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error)) {
+    let found = match tagging::read(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error)) {
         // Either a permission is missing, or the bucket is in another account.
         Err(error) if error.is_denied() && is_in_account(store, bucket).await? == Some(false) => {
             return Err(Error::BucketGone { bucket: bucket.to_owned() }.without_side_effects());
@@ -295,10 +295,12 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
         let lost = if is_older { Error::NotTheClaims { bucket } } else { Error::OwnershipLost { bucket, uid } };
         return Err(lost.without_side_effects());
     }
-    let Some(completed) = tags::completed(&found, wanted) else { return Ok(None) };
-    match put_tags(store, target, &completed).await {
+    if tags::completed(&found, wanted).is_none() {
+        return Ok(None);
+    }
+    match tagging::add(store, target, &found, wanted).await {
         // A store without tags.
-        Err(error) if error.lacks_operation() => return Ok(None),
+        Err(error) if error.lacks_operation() && target.endpoints.s3_is_foreign() => return Ok(None),
         result => result?,
     }
     // Not reported: tags that change with an adoption or a new version, and tags that the store dropped in
@@ -371,7 +373,8 @@ pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<
 /// The bucket of this name in the account of the provisioning credentials.
 async fn list_named(store: &Store, bucket: &str) -> Result<Option<Bucket>, CallError> {
     let list = || {
-        store.listing_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>()
+        let pages = store.listing_s3.list_buckets().prefix(bucket).into_paginator().page_size(PAGE);
+        pages.items().send().collect::<Result<Vec<_>, _>>()
     };
     let buckets = store.call(Operation::ListBuckets, Resource::bucket(bucket), list).await?;
     Ok(buckets.into_iter().find(|found| found.name() == Some(bucket)))

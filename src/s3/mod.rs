@@ -7,4 +7,5 @@ pub(crate) mod empty;
 pub(crate) mod emptying;
 pub(crate) mod listing;
 pub(crate) mod purge;
+pub(crate) mod tagging;
 pub(crate) mod tags;

@@ -6,9 +6,10 @@ use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::remedy::in_region;
 use crate::client::store::Store;
-use crate::s3::bucket::{Age, NameKind, age_of, is_in_account, tags_of};
+use crate::s3::bucket::{Age, NameKind, age_of, is_in_account};
 use crate::s3::empty::{Undeleted, abort_uploads, remove_objects};
 use crate::s3::emptying::{Emptyings, Pass};
+use crate::s3::tagging;
 use crate::s3::tags::{Ownership, ownership};
 use bucket_provisioner::store::BucketRemoval;
 
@@ -30,7 +31,7 @@ fn may_delete(target: &Target<'_>, ownership: Ownership) -> Result<(), String> {
 /// Checks whether the bucket of a record may be deleted. `Some`: how the deletion ended, without one.
 pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<BucketRemoval>, Error> {
     let (bucket, name) = (target.bucket_ref(), target.bucket());
-    let tags = match tags_of(store, bucket).await {
+    let tags = match tagging::read(store, bucket).await {
         Err(error) if error.code() == "NoSuchBucket" => return Ok(Some(BucketRemoval::NotFound)),
         Err(error) => match Error::from(error) {
             // The claim's own bucket is in the region of the record.

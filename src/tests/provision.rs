@@ -119,10 +119,10 @@ async fn a_generated_name_without_tags_is_ours_and_gets_them() {
     let stage = stage([
         ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
         ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
-        ("PutBucketTagging", bare(204)),
+        ("TagResource", bare(204)),
     ]);
     stage.provision(&record()).await.unwrap();
-    assert_eq!(stage.calls(), and_user(&["CreateBucket", "GetBucketTagging", "PutBucketTagging"]));
+    assert_eq!(stage.calls(), and_user(&["CreateBucket", "GetBucketTagging", "TagResource"]));
 }
 
 #[tokio::test]
@@ -246,6 +246,48 @@ async fn a_store_without_tags_can_only_serve_generated_names() {
         stage(std::iter::once(look).chain([("GetBucketTagging", s3_error(501, "NotImplemented"))]).chain(no_tags()));
     let error = chosen.provision(&elsewhere(named("us-west-1"))).await.unwrap_err();
     assert_eq!((error.reason(), error.changed_nothing), ("TagsNotKept", false));
+}
+
+const NO_TAGS: &str = "UnsupportedArgument";
+
+/// As in eusc-de-east-1.
+#[tokio::test]
+async fn a_region_that_refuses_tags_gets_them_afterwards() {
+    let user = user_is_made;
+    let first = [("CreateBucket", s3_error(400, NO_TAGS)), ("CreateBucket", ok("")), ("PutBucketTagging", bare(204))];
+    let second = [("CreateBucket", ok("")), ("PutBucketTagging", bare(204))];
+    let stage = Stage::answering(first.into_iter().chain(user()).chain(second).chain(user()));
+    stage.provision(&numbered(1)).await.unwrap();
+    assert_eq!(stage.calls(), and_user(&["CreateBucket", "CreateBucket", "PutBucketTagging"]));
+    assert!(stage.sent("PutBucketTagging").contains("objectbucket.io/claim-uid"));
+    stage.provision(&numbered(2)).await.unwrap();
+    // Known by now.
+    assert_eq!(stage.all_sent("CreateBucket").len(), 3);
+}
+
+#[tokio::test]
+async fn a_bucket_of_a_chosen_name_never_stays_without_tags() {
+    let provision = async |deleted: Answer| {
+        let stage = stage([
+            ("CreateBucket", s3_error(400, NO_TAGS)),
+            ("CreateBucket", ok("")),
+            ("PutBucketTagging", s3_error(403, "AccessDenied")),
+            ("DeleteBucket", deleted),
+        ]);
+        let error = stage.provision(&named("eusc-de-east-1")).await.unwrap_err();
+        assert_eq!(stage.calls(), ["CreateBucket", "CreateBucket", "PutBucketTagging", "DeleteBucket"]);
+        (error.reason(), error.changed_nothing)
+    };
+    assert_eq!(provision(bare(204)).await, ("AccessDenied", true));
+    assert_eq!(provision(s3_error(403, "AccessDenied")).await, ("AccessDenied", false));
+}
+
+/// There CreateBucket does not tell whether the bucket is new, so without tags nothing would.
+#[tokio::test]
+async fn us_east_1_creates_no_bucket_without_tags() {
+    let stage = stage([("GetBucketTagging", s3_error(404, "NoSuchBucket")), ("CreateBucket", s3_error(400, NO_TAGS))]);
+    assert_eq!(stage.provision(&named("us-east-1")).await.unwrap_err().reason(), "Rejected");
+    assert_eq!(stage.calls(), ["GetBucketTagging", "CreateBucket"]);
 }
 
 #[tokio::test]
@@ -417,7 +459,7 @@ async fn adopted_resources_get_the_tags_of_the_new_claim() {
     let previous_owner = record().with_former_uids(["another".into()]).with_credentials_published();
     let stage = Stage::answering([
         ("GetBucketTagging", bucket_tags(&[OTHERS, FOREIGN].concat())),
-        ("PutBucketTagging", bare(204)),
+        ("TagResource", bare(204)),
         ("CreateUser", iam_error(409, "EntityAlreadyExists")),
         ("GetUser", user_with_tags(OTHERS)),
         ("TagUser", ok("")),
@@ -427,9 +469,27 @@ async fn adopted_resources_get_the_tags_of_the_new_claim() {
         ("CreateAccessKey", access_key()),
     ]);
     stage.grant(&previous_owner).await.unwrap();
-    let tags = stage.sent("PutBucketTagging");
-    assert!(tags.contains(UID) && tags.contains("cost-center") && !tags.contains("another"), "{tags}");
+    // It keeps the tags of others.
+    let tags = stage.sent("TagResource");
+    assert!(tags.contains(UID) && !tags.contains("cost-center") && !tags.contains("another"), "{tags}");
     assert!(stage.sent("TagUser").contains(UID), "{}", stage.sent("TagUser"));
+}
+
+/// Not every region has TagResource, and not everybody can reach it.
+#[tokio::test]
+async fn what_others_tagged_meanwhile_is_kept() {
+    let meanwhile = [OURS, FOREIGN, &[("aws:cloudformation:stack-id", "x")]].concat();
+    let stage = Stage::answering([
+        ("GetBucketTagging", bucket_tags(OURS)),
+        ("TagResource", s3_error(405, "MethodNotAllowed")),
+        ("GetBucketTagging", bucket_tags(&meanwhile)),
+        ("PutBucketTagging", bare(204)),
+    ]);
+    stage.grant(&record().with_credentials_published()).await.unwrap_err();
+    let tags = stage.sent("PutBucketTagging");
+    for kept in [UID, CLUSTER, "cost-center", "aws:cloudformation:stack-id"] {
+        assert!(tags.contains(kept), "{kept}: {tags}");
+    }
 }
 
 #[tokio::test]

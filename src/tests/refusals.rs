@@ -20,7 +20,7 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
         (s3_error(409, "BucketAlreadyExists"), "BucketTaken", Terminal, true),
         (s3_error(400, "TooManyBuckets"), "QuotaExceeded", Terminal, true),
         (s3_error(400, "InvalidBucketName"), "Rejected", Terminal, true),
-        (s3_error(400, "IllegalLocationConstraintException"), "WrongRegion", Terminal, true),
+        (s3_error(400, "IllegalLocationConstraintException"), "Rejected", Terminal, true),
         (in_region(301, "eu-central-1"), "WrongRegion", Terminal, true),
         (s3_error(501, "NotImplemented"), "NotSupported", Terminal, true),
         // The store may have created the bucket: an earlier attempt may still be running.
@@ -265,10 +265,12 @@ async fn refused_tags_of_a_bucket_with_abac_have_a_remedy() {
         let stage = Stage::answering([
             ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
             ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+            ("TagResource", s3_error(403, "AccessDenied")),
+            ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
             ("PutBucketTagging", refused),
         ]);
         let error = stage.provision(&record()).await.unwrap_err();
-        assert!(error.to_string().contains("turn ABAC off until"), "{error}");
+        assert!(error.to_string().contains("allow s3:TagResource"), "{error}");
     }
 }
 
@@ -286,7 +288,28 @@ async fn a_session_that_iam_does_not_take_is_named_as_such() {
 
 #[tokio::test]
 async fn refused_keys_name_the_secret_to_correct() {
-    insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the provisioning credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock"#);
+    insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the provisioning credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock; AWS also refuses a valid key where its account has not enabled the region of the class, and in another partition"#);
+}
+
+/// Each leads to what has to be changed.
+#[tokio::test]
+async fn refusals_about_account_region_or_boundary_say_so() {
+    let of_user = async |answer: Answer| {
+        let stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", answer)]);
+        stage.provision(&record()).await.unwrap_err().to_string()
+    };
+    for (message, expected) in [
+        (refusal(s3_error(403, "AllAccessDisabled")).await, "AWS reported: AllAccessDisabled: About AllAccessDisabled"),
+        (refusal(s3_error(403, "InvalidAccessKeyId")).await, "has not enabled the region of the class"),
+        (refusal(s3_error(400, "IllegalLocationConstraintException")).await, "correct region or s3Endpoint"),
+        (of_user(iam_error(403, "InvalidClientTokenId")).await, "and in another partition"),
+        (of_user(iam_error(404, "NoSuchEntity")).await, "the permissions boundary does not exist in this account"),
+        (of_user(iam_error(409, "LimitExceeded")).await, "5,000 users, which AWS does not raise"),
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+    assert!(!refusal(bare(403)).await.contains("AWS reported"));
+    assert!(!refusal(s3_error(403, "SignatureDoesNotMatch")).await.contains("enabled the region"));
 }
 
 #[tokio::test]

@@ -160,6 +160,68 @@ async fn working_keys_without_a_visible_user_fail_the_deletion() {
 
 const IN_A_GROUP: &str = "<ListGroupsForUserResponse><ListGroupsForUserResult><Groups><member><Path>/</Path><GroupName>g</GroupName><GroupId>G</GroupId><Arn>a</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member></Groups></ListGroupsForUserResult></ListGroupsForUserResponse>";
 
+const LOOKS_AT_CREDENTIALS: [&str; 4] =
+    ["ListMFADevices", "ListSSHPublicKeys", "ListSigningCertificates", "ListServiceSpecificCredentials"];
+
+/// Nobody gave the user any, or the provisioning policy is that of an earlier version.
+fn without_credentials_of_people() -> impl Iterator<Item = (&'static str, Answer)> {
+    LOOKS_AT_CREDENTIALS.into_iter().map(|look| (look, iam_error(403, "AccessDenied")))
+}
+
+#[tokio::test]
+async fn what_people_signed_in_with_is_removed() {
+    let list = |operation: &str, inner: &str| {
+        ok(format!("<{operation}Response><{operation}Result>{inner}</{operation}Result></{operation}Response>"))
+    };
+    let mut answers = user_is_deleted();
+    answers[4] = ("DeleteUser", iam_error(409, "DeleteConflict"));
+    let of = |list: &str, id: &str, rest: &str| {
+        format!("<{list}><member><UserName>u</UserName>{id}{rest}</member></{list}>")
+    };
+    let [mfa, ssh, certificate, service] = [
+        of(
+            "MFADevices",
+            "<SerialNumber>arn:aws:iam::1:mfa/m</SerialNumber>",
+            "<EnableDate>2026-01-01T00:00:00Z</EnableDate>",
+        ),
+        of(
+            "SSHPublicKeys",
+            "<SSHPublicKeyId>APKA1</SSHPublicKeyId>",
+            "<Status>Active</Status><UploadDate>2026-01-01T00:00:00Z</UploadDate>",
+        ),
+        of(
+            "Certificates",
+            "<CertificateId>CERT1</CertificateId>",
+            "<CertificateBody>b</CertificateBody><Status>Active</Status>",
+        ),
+        of(
+            "ServiceSpecificCredentials",
+            "<ServiceSpecificCredentialId>ACCA1</ServiceSpecificCredentialId>",
+            "<Status>Active</Status><ServiceName>s</ServiceName><CreateDate>2026-01-01T00:00:00Z</CreateDate>",
+        ),
+    ];
+    let removals =
+        ["DeactivateMFADevice", "DeleteSSHPublicKey", "DeleteSigningCertificate", "DeleteServiceSpecificCredential"];
+    answers.extend([("ListAccessKeys", access_keys(&[])), ("DeleteLoginProfile", iam_error(404, "NoSuchEntity"))]);
+    answers.extend(
+        LOOKS_AT_CREDENTIALS
+            .into_iter()
+            .zip([&mfa, &ssh, &certificate, &service])
+            .map(|(look, found)| (look, list(look, found))),
+    );
+    answers.extend(removals.map(|removal| (removal, ok(""))));
+    answers.extend(
+        ["ListUserPolicies", "ListAttachedUserPolicies", "ListGroupsForUser"].map(|look| (look, list(look, ""))),
+    );
+    answers.push(("DeleteUser", ok("")));
+    let stage = Stage::answering(answers);
+    assert_eq!(stage.revoke(&record(), None).await.unwrap(), revoked());
+    for (removal, id) in removals.into_iter().zip(["mfa%2Fm", "APKA1", "CERT1", "ACCA1"]) {
+        assert!(stage.sent(removal).contains(id), "{}", stage.sent(removal));
+    }
+    assert_eq!(stage.calls().last().unwrap(), "DeleteUser");
+}
+
 #[tokio::test]
 async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
     let stage = Stage::answering([
@@ -186,13 +248,17 @@ async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
         ("ListGroupsForUser", ok(IN_A_GROUP)),
         ("RemoveUserFromGroup", ok("")),
         ("DeleteUser", ok("")),
-    ]);
+    ].into_iter().chain(without_credentials_of_people()));
     assert_eq!(stage.revoke(&record(), None).await.unwrap(), revoked());
     assert_eq!(
         stage.calls()[4..],
         [
             "ListAccessKeys",
             "DeleteLoginProfile",
+            "ListMFADevices",
+            "ListSSHPublicKeys",
+            "ListSigningCertificates",
+            "ListServiceSpecificCredentials",
             "ListUserPolicies",
             "DeleteUserPolicy",
             "ListAttachedUserPolicies",
@@ -220,6 +286,7 @@ async fn a_denied_group_removal_is_reported_with_its_remedy() {
             answers.push(("ListGroupsForUser", ok(IN_A_GROUP)));
         }
         answers.push((denied, iam_error(403, "AccessDenied")));
+        answers.extend(without_credentials_of_people());
         let stage = Stage::answering(answers);
         let error = stage.revoke(&record(), None).await.unwrap_err();
         assert_eq!((error.reason(), error.class()), ("AccessDenied", FailureClass::Terminal));

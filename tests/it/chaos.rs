@@ -98,7 +98,12 @@ impl Chaos {
         let archive = world.unique("archive");
         world.account.create_bucket(&archive).await;
         let seconds = Duration::from_secs;
-        world.aws.upstream().strict(Strictness { key_delay: seconds(2), lag: seconds(2), name_delay: seconds(2) });
+        world.aws.upstream().strict(Strictness {
+            key_delay: seconds(2),
+            lag: seconds(2),
+            name_delay: seconds(2),
+            ..Strictness::PROMPT
+        });
         let mut chaos = Self {
             before: Footprint::default(),
             seed,

@@ -19,7 +19,14 @@ const SLOWER: Strictness = slow(5);
 /// What is shown lags no more than what is valid: a user whose key works is seen.
 const fn slow(seconds: u64) -> Strictness {
     let time = Duration::from_secs(seconds);
-    Strictness { key_delay: time, lag: time, name_delay: time }
+    Strictness {
+        key_delay: time,
+        lag: time,
+        name_delay: time,
+        user_delay: time,
+        bucket_lag: time,
+        ..Strictness::PROMPT
+    }
 }
 
 /// The key is made, and nobody learns of it. It takes minutes until this is tried again.

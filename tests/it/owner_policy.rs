@@ -18,7 +18,7 @@ const ADMIN: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","A
 const PATH: &str = "/aws-s3-provisioner/";
 
 /// Nothing hangs on a user that is deleted, as in AWS.
-const STRICT: Strictness = Strictness { key_delay: Duration::ZERO, lag: Duration::ZERO, name_delay: Duration::ZERO };
+const STRICT: Strictness = Strictness::PROMPT;
 
 /// Requires AWS to refuse it for want of a permission.
 macro_rules! denied {

@@ -20,10 +20,9 @@ fn owner(world: &World) -> Account {
     Account::at(&world.aws.url, REGION, "test", "test")
 }
 
-const LATE: Strictness =
-    Strictness { key_delay: Duration::from_secs(3600), lag: Duration::ZERO, name_delay: Duration::from_secs(3600) };
-const LAGGING: Strictness =
-    Strictness { key_delay: Duration::ZERO, lag: Duration::from_secs(3600), name_delay: Duration::ZERO };
+const HOUR: Duration = Duration::from_secs(3600);
+const LATE: Strictness = Strictness { key_delay: HOUR, name_delay: HOUR, ..Strictness::PROMPT };
+const LAGGING: Strictness = Strictness { lag: HOUR, ..Strictness::PROMPT };
 
 #[tokio::test]
 async fn a_strict_aws_refuses_what_aws_refuses() {
@@ -46,6 +45,47 @@ async fn a_strict_aws_refuses_what_aws_refuses() {
     owner.s3.delete_bucket().bucket(&bucket).send().await.unwrap();
     let again = owner.s3.create_bucket().bucket(&bucket).send().await.unwrap_err();
     assert_eq!(again.code(), Some("OperationAborted"));
+}
+
+#[tokio::test]
+async fn a_strict_s3_refuses_what_s3_refuses() {
+    let world = World::new().await;
+    let (aws, owner, bucket) = (world.aws.upstream(), owner(&world), world.unique("bucket"));
+    aws.strict(Strictness { refuses_tags: true, ..Strictness::PROMPT });
+    let tag = |key: &str| aws_sdk_s3::types::Tag::builder().key(key).value("x").build().unwrap();
+    let tagged = aws_sdk_s3::types::CreateBucketConfiguration::builder().tags(tag("a")).build();
+    let refused = owner.s3.create_bucket().bucket(&bucket).create_bucket_configuration(tagged).send().await;
+    assert_eq!(refused.unwrap_err().code(), Some("UnsupportedArgument"));
+    let unpaged = owner.s3.list_buckets().send().await.unwrap_err();
+    assert_eq!(unpaged.code(), Some("InvalidRequest"));
+    owner.s3.list_buckets().max_buckets(1000).send().await.unwrap();
+
+    owner.create_bucket(&bucket).await;
+    let put_tags = async |keys: &[&str]| {
+        let tagging =
+            aws_sdk_s3::types::Tagging::builder().set_tag_set(Some(keys.iter().map(|key| tag(key)).collect()));
+        let put = owner.s3.put_bucket_tagging().bucket(&bucket).tagging(tagging.build().unwrap()).send().await;
+        put.map(drop).map_err(|error| error.code().unwrap_or_default().to_owned())
+    };
+    put_tags(&["aws:stack", "a"]).await.unwrap();
+    assert_eq!(put_tags(&["a"]).await, Err("InvalidTag".to_owned()), "AWS's own stay");
+    put_tags(&["aws:stack", "b"]).await.unwrap();
+    aws.enable_abac(&bucket);
+    assert_eq!(put_tags(&["aws:stack", "b"]).await, Err("MethodNotAllowed".to_owned()));
+
+    let put = owner.s3.put_object().bucket(&bucket).key("k");
+    let private = put.clone().acl(aws_sdk_s3::types::ObjectCannedAcl::Private).send().await.unwrap_err();
+    assert_eq!(private.code(), Some("AccessControlListNotSupported"));
+    put.send().await.unwrap();
+    let other = owner.s3.get_bucket_tagging().bucket(&bucket).expected_bucket_owner("210987654321").send().await;
+    assert_eq!(other.unwrap_err().code(), Some("AccessDenied"));
+    aws.strict(Strictness { bucket_lag: HOUR, user_delay: HOUR, ..Strictness::PROMPT });
+    let (late, user) = (world.unique("late"), world.unique("user"));
+    owner.create_bucket(&late).await;
+    assert_eq!(owner.list(&late).await, Err("NoSuchBucket".to_owned()));
+    owner.iam.create_user().user_name(&user).send().await.unwrap();
+    let unknown = owner.iam.create_access_key().user_name(&user).send().await.unwrap_err();
+    assert_eq!(unknown.code(), Some("NoSuchEntity"));
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ async fn new_keys_are_awaited_while_iam_shows_only_previous_ones(#[case] restart
     world.unready("photos").await;
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     let time = Duration::from_secs(3);
-    world.aws.upstream().strict(Strictness { key_delay: time, lag: time, name_delay: Duration::ZERO });
+    world.aws.upstream().strict(Strictness { key_delay: time, lag: time, ..Strictness::PROMPT });
     world.aws.clear();
 
     let mut operator = Operator::start(&world, Kind::InProcess).await;

@@ -22,7 +22,7 @@ crate::reasons! {
         BUCKET_NAME_MISSING = "BucketNameMissing": "neither name is set, and the class names no bucket", "set `generateBucketName`, or use a brownfield class";
         INVALID_BUCKET_NAME = "InvalidBucketName": "the name or prefix breaks a naming rule of the store, which the message names", "choose another";
         BUCKET_NAME_NOT_ALLOWED = "BucketNameNotAllowed": "the class does not let claims choose names (`explicitNames`), or not with this prefix (`bucketNamePrefix`)", "see the message";
-        NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed": "the class does not serve the claim's namespace (`allowedNamespaces`)", "use another class, or ask an admin";
+        NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed": "the class does not serve the claim's namespace (`allowedNamespaces`, `allowedNamespaceSelector`)", "use another class, or ask an admin";
         BUCKET_NOT_OF_CLASS = "BucketNotOfClass": "the claim names another bucket than its brownfield class", "remove `bucketName`";
         OUTPUT_EXISTS = "OutputExists": "a Secret or ConfigMap of the claim's name exists and does not belong to the claim", "rename or delete it, or create the claim under another name";
         OBJECT_BUCKET_TAKEN = "ObjectBucketTaken": "the claim needs an ObjectBucket of a certain name, and that ObjectBucket belongs to another claim", "delete that ObjectBucket if it is unused, or create the claim under another name";

@@ -25,7 +25,7 @@ pub(crate) enum Refusal {
     BucketNotOfClass { class: String, bucket: String, asked: String },
 
     #[error(
-        "StorageClass {class} does not serve namespace {namespace}: use another class, or ask an admin to add the namespace to allowedNamespaces"
+        "StorageClass {class} does not serve namespace {namespace}: use another class, or ask an admin to allow the namespace (allowedNamespaces, allowedNamespaceSelector)"
     )]
     NamespaceNotAllowed { class: String, namespace: String },
 

@@ -21,7 +21,7 @@ const SLOW: [&str; 4] =
     ["--leader-elect", "--lease-duration=10m", "--lease-renew-deadline=9m", "--lease-retry-period=5m"];
 
 /// Nothing hangs on a user that is deleted, as in AWS.
-const STRICT: Strictness = Strictness { key_delay: Duration::ZERO, lag: Duration::ZERO, name_delay: Duration::ZERO };
+const STRICT: Strictness = Strictness::PROMPT;
 
 /// Whose claims the operator serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -67,7 +67,7 @@ fn is_uuid(text: &str) -> bool {
 
 /// The plan of the class for the recorded bucket.
 fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Result<Plan, Error> {
-    let planned = |wanted| request::plan(provisioner, class, &stored.record.claim, &wanted, false);
+    let planned = |wanted| request::plan(provisioner, class, &stored.record.claim, &wanted, None);
     match planned(WantedBucket::Unspecified) {
         Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
         _ => planned(WantedBucket::Named(stored.record.plan.bucket.clone())),
@@ -85,7 +85,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
     let ClassLookup::Found(class) = surroundings.class else { return None };
     let plan::Surroundings { provisioner, provisioner_name, cluster, .. } = *surroundings;
     let record = (class.provisioner == provisioner_name)
-        .then(|| plan::record(provisioner, claim, class, cluster, false).ok())
+        .then(|| plan::record(provisioner, claim, class, cluster, None).ok())
         .flatten()?;
     Some(Stored {
         name,

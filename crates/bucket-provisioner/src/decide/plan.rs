@@ -9,12 +9,12 @@ use crate::decide::codec;
 use crate::decide::lookup::Found;
 use crate::decide::record::{self, Stored};
 use crate::decide::release;
-use crate::decide::request;
+use crate::decide::request::{self, Labels};
 use crate::error::{Error, RecordProblem};
 use crate::store::{Mode, Provisioner, ReclaimPolicy, Record};
 
-/// The record that the claim would get now from its class, in the cluster with this uid. `is_new`: for the first time, so
-/// restrictions of the class apply.
+/// The record that the claim would get now from its class, in the cluster with this uid. `labels`: for the first time, in a
+/// namespace with these labels, so restrictions of the class apply.
 ///
 /// # Errors
 /// A claim that cannot be read, or that asks for what its class cannot give.
@@ -23,10 +23,10 @@ pub(crate) fn record<P: Provisioner>(
     claim: &Claim,
     class: &Class,
     cluster: &str,
-    is_new: bool,
+    labels: Option<&Labels>,
 ) -> Result<Record, Error> {
     let wanted = wanted(claim.spec()?, &claim.id.uid)?;
-    let plan = request::plan(provisioner, class, &claim.id, &wanted, is_new)?;
+    let plan = request::plan(provisioner, class, &claim.id, &wanted, labels)?;
     // A bucket that existed before is retained; the class's reclaimPolicy is about created ones.
     let reclaim_policy = match plan.mode {
         Mode::Created => class.reclaim_policy,
@@ -95,6 +95,8 @@ pub(crate) struct Surroundings<'a, P> {
     /// UID of this cluster.
     pub(crate) cluster: &'a str,
     pub(crate) class: &'a ClassLookup,
+    /// Of the claim's namespace, if the class asks for them.
+    pub(crate) labels: &'a Labels,
 }
 
 /// Compares the record with claim and class. A bound claim keeps its bucket, even if its class has changed.
@@ -138,10 +140,10 @@ pub(crate) fn record_state<P: Provisioner>(
 
 /// The record that claim and class give now.
 fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is_new: bool) -> Result<Record, Error> {
-    let Surroundings { provisioner, provisioner_name, cluster, class } = *surroundings;
+    let Surroundings { provisioner, provisioner_name, cluster, class, labels } = *surroundings;
     match class {
         ClassLookup::Found(class) if class.provisioner == provisioner_name => {
-            record(provisioner, claim, class, cluster, is_new)
+            record(provisioner, claim, class, cluster, is_new.then_some(labels))
         }
         other => Err(no_class(other, claim)),
     }

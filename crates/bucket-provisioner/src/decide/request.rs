@@ -14,12 +14,15 @@ use crate::store::{
     ReclaimPolicy, Record, Request,
 };
 
+/// Of a namespace.
+pub(crate) type Labels = BTreeMap<String, String>;
+
 /// Fields of a claim.
 const NAME: &str = "spec.bucketName";
 const PREFIX: &str = "spec.generateBucketName";
 
-/// The plan for a claim. `is_new`: restrictions of the class on what a claim can ask for apply to new claims, and not when
-/// an existing one is planned again.
+/// The plan for a claim. Restrictions of the class on what a claim can ask for apply to new claims, and not when an existing
+/// one is planned again: then there are no `labels` of its namespace.
 ///
 /// # Errors
 /// A class parameter or a name that cannot be used, and those of the store.
@@ -28,12 +31,15 @@ pub(crate) fn plan<P: Provisioner>(
     class: &Class,
     claim: &ClaimId,
     wanted: &WantedBucket,
-    is_new: bool,
+    labels: Option<&Labels>,
 ) -> Result<Plan, Error> {
+    let is_new = labels.is_some();
     let invalid = |problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem };
     let (common, own) = split::<P>(&class.parameters).map_err(invalid)?;
     let parameters = P::Parameters::parse(&RawParameters::new(&own, &common)).map_err(invalid)?;
-    if is_new && common.namespaces.as_ref().is_some_and(|allowed| !allowed.contain(&claim.namespace)) {
+    let is_named = common.namespaces.as_ref().is_none_or(|allowed| allowed.contain(&claim.namespace));
+    let is_selected = |labels| common.namespace_selector.as_ref().is_none_or(|selector| selector.matches(labels));
+    if labels.is_some_and(|labels| !is_named || !is_selected(labels)) {
         let (class, namespace) = (class.name.clone(), claim.namespace.clone());
         return Err(Refusal::NamespaceNotAllowed { class, namespace }.into());
     }
@@ -151,7 +157,8 @@ mod tests {
             parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             reclaim_policy: ReclaimPolicy::Delete,
         };
-        plan(&Planner, &class, &claim, wanted, true)
+        let labels = [("team".to_owned(), "shop".to_owned())].into();
+        plan(&Planner, &class, &claim, wanted, Some(&labels))
     }
 
     fn generated() -> WantedBucket {
@@ -208,7 +215,17 @@ mod tests {
     }
 
     #[test]
+    fn a_class_serves_the_namespaces_that_both_parameters_allow() {
+        let (named, selected) = (("allowedNamespaces", "sh*"), ("allowedNamespaceSelector", "team=shop"));
+        planned(&[named, selected], &generated()).unwrap();
+        for other in [("allowedNamespaces", "team-*"), ("allowedNamespaceSelector", "team!=shop")] {
+            let error = planned(&[other, if other.0 == named.0 { selected } else { named }], &generated()).unwrap_err();
+            assert!(error.to_string().contains("does not serve namespace shop"), "{error}");
+        }
+    }
+
+    #[test]
     fn an_unknown_parameter_names_the_class_and_what_is_known() {
-        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, onDelete, secretName, secretNamespace"#);
+        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: allowedNamespaceSelector, allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, onDelete, secretName, secretNamespace"#);
     }
 }

@@ -35,7 +35,7 @@ impl Sample {
         let split = CommonParameters::split(&class.parameters, P::BUCKET_NAMES, P::CAN_ROTATE);
         // Refuses what cannot be split, with the message that a claim would report.
         let plan =
-            request::plan(provisioner, class, &claim, &wanted(split.as_ref().ok().map(|(common, _)| common)), false)?;
+            request::plan(provisioner, class, &claim, &wanted(split.as_ref().ok().map(|(common, _)| common)), None)?;
         let (common, _) =
             split.map_err(|problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem })?;
         let reclaim_policy = match plan.mode {

@@ -48,7 +48,10 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     // show that before.
     let overwritten = ctx.conditions.condition_support() == ConditionSupport::Yes && !same_ready(&claim.status, &next);
     let says_so = change == StatusChange::None && !overwritten && has_phase || same(&claim.status, &next);
-    if !says_so {
+    if says_so && ctx.conditions.are_behind(claim) {
+        // `kubectl wait` and others wait for that.
+        write(ctx, claim, &next).await?;
+    } else if !says_so {
         if report.severity == Severity::Warning {
             tracing::warn!(reason = report.reason, "{}", report.message);
         } else {
@@ -73,6 +76,9 @@ async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatu
     match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &ctx.field_manager.merges(), &patch).await {
         Ok(written) => {
             ctx.memory.wrote(&claim.id, written.meta().resource_version.as_deref());
+            if version == claim.resource_version {
+                ctx.conditions.generation(claim.generation, written.meta().generation);
+            }
             if let Ok(written) = &written.0 {
                 ctx.conditions.written(written.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
             }

@@ -32,7 +32,9 @@ pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(U
     }
     let notes = ctx.caches.key_notes(&claim.id).clamp(Some(&stored.record.plan), Timestamp::now());
     let other_conditions = other_conditions(ctx, claim, spec, &stored.record, &notes);
-    if !report::status_is_bound(claim, &other_conditions, ctx.condition_support(stored.author)) {
+    if !report::status_is_bound(claim, &other_conditions, ctx.condition_support(stored.author))
+        || ctx.conditions.are_behind(claim)
+    {
         return None;
     }
     ctx.shares_present_keys(&stored.record, &notes).then(|| usual_upkeep(ctx, claim, &stored, &notes))

@@ -164,7 +164,7 @@ fn plan<P: Provisioner>(
 ) -> Result<Plan, RecallError> {
     let is_unknown = bucket.is_none();
     let wanted = bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named);
-    match request::plan(provisioner, class, claim, &wanted, false) {
+    match request::plan(provisioner, class, claim, &wanted, None) {
         Ok(plan) => Ok(plan),
         Err(_) if is_unknown => Err(RecallError::NoBucket),
         Err(error) => Err(error.into()),

@@ -19,6 +19,7 @@ use crate::decide::plan::{self, Surroundings};
 use crate::decide::record::{self, Stored};
 use crate::decide::release::{Release, Retained};
 use crate::decide::report::{Report, Severity};
+use crate::decide::request::Labels;
 use crate::decide::teardown::{self, Purpose, StoreProgress, TeardownState, TeardownStep, Undo, closing_message};
 use crate::decide::{backoff, codec, legacy};
 use crate::error::{Error, RecordProblem};
@@ -110,8 +111,8 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     /// `None` if the claim no longer exists, so there is nothing to remove.
     async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
         let provisioner_name = ctx.options.provisioner_name.as_str();
-        let surroundings =
-            Surroundings { provisioner: &ctx.provisioner, provisioner_name, cluster: &ctx.cluster, class };
+        let (cluster, labels) = (&ctx.cluster, &Labels::new());
+        let surroundings = Surroundings { provisioner: &ctx.provisioner, provisioner_name, cluster, class, labels };
         let mut left = Vec::new();
         let stored = match records::find(ctx, claim).await? {
             Found::Owned(stored) if stored.action == Some(Action::Forget) => {

@@ -1,15 +1,20 @@
 //! Whether the cluster's CRD keeps a claim's `status.conditions`. If it prunes them, they must not be written again and
-//! again; if it keeps them, missing conditions are restored.
+//! again; if it keeps them, missing conditions are restored. And whether it has a status of its own: otherwise each write of
+//! a status raises the generation, and no condition could ever have observed it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::api::ObjectBucketClaimStatus;
+use crate::decide::claim::Claim;
 use crate::decide::report::ConditionSupport;
+use crate::reasons;
 
 /// Whether conditions are kept, learnt from claims that have some and from the answers to writes.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     known: AtomicU8,
+    /// A write of a status has raised the generation.
+    raises_generation: AtomicBool,
     /// Only one claim at a time tries it out.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
@@ -25,6 +30,18 @@ impl Conditions {
             NO => ConditionSupport::No,
             _ => ConditionSupport::Unknown,
         }
+    }
+
+    /// Whether a claim has an edit that its condition Ready has not observed yet.
+    pub(crate) fn are_behind(&self, claim: &Claim) -> bool {
+        self.condition_support() == ConditionSupport::Yes
+            && !self.raises_generation.load(Ordering::Relaxed)
+            && claim.condition(reasons::READY).is_some_and(|ready| ready.observed_generation < claim.generation)
+    }
+
+    /// A status was written; the claim had and has this generation.
+    pub(crate) fn generation(&self, before: Option<i64>, after: Option<i64>) {
+        self.raises_generation.store(after > before, Ordering::Relaxed);
     }
 
     /// The watch shows this status of a claim.

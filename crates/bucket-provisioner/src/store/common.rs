@@ -1,13 +1,13 @@
 //! The class parameters that all stores share, because the library does what they ask for.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::names::NameRules;
+use super::namespaces::{NamespaceSelector, Namespaces};
 use super::on_delete::{ON_DELETE, OnDelete};
 use super::owner::{Owner, OwnerSource};
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
@@ -33,6 +33,10 @@ struct Raw {
     /// Namespaces whose claims may use the class: names, and prefixes with `*`, such as `shop,team-*`.
     #[schemars(extend("default" = "all"))]
     allowed_namespaces: Option<String>,
+    /// Labels that a namespace needs so that its claims may use the class: a label selector, such as `team=shop` or
+    /// `tier in (prod,test),!legacy`. Together with `allowedNamespaces` both must fit.
+    #[schemars(extend("default" = "none"))]
+    allowed_namespace_selector: Option<String>,
     /// `no`: claims may not choose the whole name of a new bucket (`spec.bucketName`), only its beginning. Not in a class
     /// with `bucketName`.
     #[schemars(extend("default" = "`yes`"))]
@@ -60,6 +64,8 @@ pub struct CommonParameters {
     pub owner_secret: Option<SecretRef>,
     /// `allowedNamespaces`: the namespaces whose claims can use the class; `None` for all.
     pub namespaces: Option<Namespaces>,
+    /// `allowedNamespaceSelector`: the labels of the namespaces whose claims can use the class; `None` for any.
+    pub namespace_selector: Option<NamespaceSelector>,
     /// `explicitNames` and `bucketNamePrefix`: how claims can name their buckets.
     pub naming: Naming,
     /// `rotateKeysEvery` and `keyGracePeriod`: when the keys of users are rotated.
@@ -147,6 +153,7 @@ impl CommonParameters {
             on_delete: raw.on_delete.as_deref().map(OnDelete::parse).transpose()?,
             bucket: raw.bucket_name,
             namespaces: raw.allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
+            namespace_selector: raw.allowed_namespace_selector.as_deref().map(NamespaceSelector::parse).transpose()?,
             naming,
             rotation: if can_rotate { Rotation::parse(written)? } else { Rotation::default() },
         })
@@ -183,53 +190,6 @@ fn dns_name(parameter: &'static str, value: String) -> Result<String, ParameterE
     }
     let remedy = "use lower-case letters and digits, and '-' and '.' between them";
     Err(ParameterError::bad(parameter, &value, "cannot be the name of a Kubernetes object", remedy))
-}
-
-/// Namespaces by name or prefix: `allowedNamespaces`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Namespaces(Vec<String>);
-
-impl fmt::Display for Namespaces {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(","))
-    }
-}
-
-impl Namespaces {
-    fn parse(value: &str) -> Result<Self, ParameterError> {
-        let patterns: Vec<_> = value.split(',').map(|pattern| pattern.trim().to_owned()).collect();
-        let fits = |pattern: &String| {
-            let name = pattern.strip_suffix('*').unwrap_or(pattern);
-            !pattern.is_empty()
-                && name.len() <= 63
-                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        };
-        match patterns.iter().position(|pattern| !fits(pattern)) {
-            None => Ok(Self(patterns)),
-            // The list may name other tenants.
-            Some(index) => Err(ParameterError::Unshown {
-                name: "allowedNamespaces".into(),
-                problem: format!(
-                    "cannot be used: entry {} is neither the name of a namespace nor a prefix with '*'",
-                    index + 1
-                ),
-                remedy: "write names and prefixes, separated by commas, such as \"shop,team-*\"".into(),
-            }),
-        }
-    }
-
-    /// Names, and prefixes with `*`, as the admin wrote them.
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = Self> + '_ {
-        self.0.iter().map(|pattern| Self(vec![pattern.clone()]))
-    }
-
-    /// Whether a namespace is one of these.
-    pub fn contain(&self, namespace: &str) -> bool {
-        self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(prefix) => namespace.starts_with(prefix),
-            None => namespace == pattern,
-        })
-    }
 }
 
 /// How claims can name their new buckets: `explicitNames` and `bucketNamePrefix`.

@@ -3,8 +3,10 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
+//! | `buckets` | the same of S3 |
 //! | `demands` | what a policy demands of users, where the emulator does not check it |
 
+mod buckets;
 mod demands;
 mod strict;
 
@@ -59,6 +61,12 @@ impl Aws {
     /// Makes it as strict as AWS from now on. What went through before counts as done long ago.
     pub(crate) fn strict(&self, strictness: Strictness) {
         *self.strict.lock().unwrap() = Some(Arc::new(Strict::new(strictness)));
+    }
+
+    /// Enables ABAC for a bucket.
+    pub(crate) fn enable_abac(&self, bucket: &str) {
+        let strict = self.strict.lock().unwrap();
+        strict.as_ref().expect("only AWS as it is knows ABAC").buckets.enable_abac(bucket);
     }
 
     /// Demands this from now on of whoever comes through the proxy.
@@ -118,12 +126,19 @@ pub(super) struct AwsCall {
     pub(super) boundary: Option<String>,
     /// Id of the key that signs.
     pub(super) signer: Option<String>,
+    /// The canned ACL of what is put.
+    pub(super) acl: Option<String>,
+    /// The account that has to own the bucket.
+    pub(super) expected_owner: Option<String>,
+    pub(super) query: String,
+    body: Bytes,
 }
 
 impl AwsCall {
     fn read(parts: &Parts, body: &Bytes) -> Self {
         let bucket = parts.uri.path().split('/').nth(1).filter(|name| !name.is_empty()).map(str::to_owned);
-        let authorization = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
+        let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let authorization = header("authorization");
         let scope = authorization.and_then(|text| text.split_once("Credential=")).map(|(_, scope)| scope);
         Self {
             operation: operation(parts, body),
@@ -132,7 +147,16 @@ impl AwsCall {
             path: form_field(body, "Path"),
             boundary: form_field(body, "PermissionsBoundary"),
             signer: scope.and_then(|scope| scope.split('/').next()).map(str::to_owned),
+            acl: header("x-amz-acl").map(str::to_owned),
+            expected_owner: header("x-amz-expected-bucket-owner").map(str::to_owned),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            body: body.clone(),
         }
+    }
+
+    /// Whether its body has this text.
+    pub(super) fn body_contains(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&self.body).contains(text)
     }
 
     /// Whether it is sent to IAM, whose requests are forms.

@@ -1,4 +1,4 @@
-//! What AWS refuses, delays and shows late, where the emulator does not.
+//! What IAM refuses, delays and shows late, where the emulator does not; and S3, see `buckets`.
 //!
 //! | rule | source |
 //! |---|---|
@@ -6,9 +6,8 @@
 //! | a user is deleted only when nothing hangs on it | DeleteUser in the IAM API reference |
 //! | a new key is unknown for some seconds | "Changes that I make are not always immediately visible", IAM user guide |
 //! | IAM's reads lag behind writes | the same |
+//! | a user just created is unknown to writes, too | the same |
 //! | the name of a bucket just deleted is not free at once | "Deleting a general purpose bucket", S3 user guide |
-//!
-//! S3 itself reads what was written.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -21,6 +20,7 @@ use hyper::Response;
 use provisioner_conformance::proxy::{Answer, Fault, plain, respond};
 
 use super::AwsCall;
+use super::buckets::Buckets;
 use crate::support::account::Account;
 
 /// How strict and how slow AWS is.
@@ -32,6 +32,27 @@ pub(crate) struct Strictness {
     pub(crate) lag: Duration,
     /// The name of a deleted bucket cannot be taken for this long.
     pub(crate) name_delay: Duration,
+    /// A new bucket is unknown for this long.
+    pub(crate) bucket_lag: Duration,
+    /// IAM's writes do not know a new user for this long.
+    pub(crate) user_delay: Duration,
+    /// CreateBucket refuses tags.
+    pub(crate) refuses_tags: bool,
+    /// Buckets are listed in pages only.
+    pub(crate) pages_buckets: bool,
+}
+
+impl Strictness {
+    /// Nothing is late, and everything is supported.
+    pub(crate) const PROMPT: Self = Self {
+        key_delay: Duration::ZERO,
+        lag: Duration::ZERO,
+        name_delay: Duration::ZERO,
+        bucket_lag: Duration::ZERO,
+        user_delay: Duration::ZERO,
+        refuses_tags: false,
+        pages_buckets: true,
+    };
 }
 
 /// What is remembered of the calls that went through.
@@ -39,6 +60,8 @@ pub(super) struct Strict {
     strictness: Strictness,
     account: Account,
     keys_made: Mutex<HashMap<String, Instant>>,
+    users_made: Mutex<HashMap<String, Instant>>,
+    pub(super) buckets: Buckets,
     buckets_deleted: Mutex<HashMap<String, Instant>>,
     /// For each user when it was changed, and what it was before.
     changes: Mutex<HashMap<String, Vec<(Instant, User)>>>,
@@ -60,6 +83,8 @@ impl Strict {
             strictness,
             account: Account::owner(),
             keys_made: Mutex::default(),
+            users_made: Mutex::default(),
+            buckets: Buckets::default(),
             buckets_deleted: Mutex::default(),
             changes: Mutex::default(),
         }
@@ -74,6 +99,9 @@ impl Strict {
         if self.is_young(&self.keys_made, call.signer.as_deref(), self.strictness.key_delay) {
             let code = if call.is_iam() { "InvalidClientTokenId" } else { "InvalidAccessKeyId" };
             return Ok(refuse(call, 403, code));
+        }
+        if let Some(refusal) = self.buckets.refuse(call, &self.strictness, &self.account).await {
+            return Ok(refusal);
         }
         match (&call.user, &call.bucket) {
             (Some(user), _) if call.operation.starts_with("Get") || call.operation.starts_with("List") => {
@@ -105,6 +133,10 @@ impl Strict {
         name: &str,
         forward: impl Future<Output = Result<Answer, Fault>>,
     ) -> Result<Answer, Fault> {
+        if self.is_young(&self.users_made, Some(name), self.strictness.user_delay) {
+            let code = if call.operation == "CreateUser" { "EntityAlreadyExists" } else { "NoSuchEntity" };
+            return Ok(refuse(call, 404, code));
+        }
         let user = self.look(name).await;
         match call.operation.as_str() {
             "CreateAccessKey" if user.keys.len() >= 2 => return Ok(refuse(call, 409, "LimitExceeded")),
@@ -115,6 +147,9 @@ impl Strict {
         let body = body.collect().await?.to_bytes();
         if parts.status.is_success() {
             let now = Instant::now();
+            if call.operation == "CreateUser" {
+                self.users_made.lock().unwrap().insert(name.to_owned(), now);
+            }
             self.changes.lock().unwrap().entry(name.to_owned()).or_default().push((now, user));
             if let Some(key) = (call.operation == "CreateAccessKey").then(|| element(&body, "AccessKeyId")).flatten() {
                 self.keys_made.lock().unwrap().insert(key, now);
@@ -134,6 +169,9 @@ impl Strict {
             return Ok(refuse(call, 409, "OperationAborted"));
         }
         let answer = forward.await?;
+        if answer.status().is_success() {
+            self.buckets.done(call);
+        }
         if call.operation == "DeleteBucket" && answer.status().is_success() {
             self.buckets_deleted.lock().unwrap().insert(bucket.to_owned(), Instant::now());
         }

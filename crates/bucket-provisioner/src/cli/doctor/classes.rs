@@ -82,6 +82,10 @@ fn settings(class: &StorageClass, sample: &Sample, namespaces: Option<&[String]>
         let remedy = format!("remove the annotation {DEFAULT_CLASS}");
         findings.push(Finding::about("default class").warning(message).with_remedy(remedy));
     }
+    if let Some(selector) = &sample.common.namespace_selector {
+        let message = format!("claims may use it of namespaces with these labels: {selector}");
+        findings.push(Finding::about("labels of namespaces").good(message));
+    }
     findings.extend(usable_in(sample.common.namespaces.as_ref(), namespaces));
     findings
 }

@@ -13,6 +13,7 @@ use crate::decide::orphan::{self, Due, OrphanFacts, PresentClaim};
 use crate::decide::plan::{self, RecordState, Surroundings};
 use crate::decide::record::{Author, Stored};
 use crate::decide::release::{Release as RealRelease, Retained, Schedule, UndoRequest};
+use crate::decide::request::Labels;
 use crate::error::{CannotUndo, RecordProblem};
 use crate::store::{
     AccessRemoval, AppCredentials, BucketRemoval, Call, ClaimId, Content, CreateError, Endpoint, Failure, FailureClass,
@@ -93,8 +94,9 @@ pub(super) fn real_record_state(setup: &Setup, claim: Claim, record: Option<Reco
         Some(_) | None => Found::None { free_name: NAME.into() },
     };
     let class = real_class(setup, claim.asks);
+    let (class, labels) = (&class, &Labels::new());
     let surroundings =
-        Surroundings { provisioner: &Planner, provisioner_name: "model", cluster: CLUSTER, class: &class };
+        Surroundings { provisioner: &Planner, provisioner_name: "model", cluster: CLUSTER, class, labels };
     plan::record_state(&surroundings, &real_claim(claim, claim.asks), found).ok()
 }
 

@@ -24,7 +24,7 @@ use crate::decide::steps::{self, ProvisionStep};
 use crate::decide::{legacy, output_data};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
-use crate::objects::{claims, events, records, status};
+use crate::objects::{claims, events, namespaces, records, status};
 use crate::state::context::Context;
 use crate::state::memory::ClaimMemory;
 use crate::store::{Provisioner, Record};
@@ -68,11 +68,13 @@ async fn begin<'a, P: Provisioner>(
     class: &ClassLookup,
 ) -> Result<Start<'a, P>, Error> {
     let complete = |stored| legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, class, &claim, stored);
+    let labels = namespaces::labels(ctx, &claim, class).await?;
     let surroundings = Surroundings {
         provisioner: &ctx.provisioner,
         provisioner_name: &ctx.options.provisioner_name,
         cluster: &ctx.cluster,
         class,
+        labels: &labels,
     };
     let found = records::find(ctx, &claim).await?;
     let stored = match plan::record_state(&surroundings, &claim, found)? {

@@ -1,6 +1,23 @@
 //! The reasons on claims and ObjectBuckets that do not depend on the store. The command `reasons` prints them.
 
-use crate::store::Reason;
+use crate::store::{Provisioner, Reason, Topic};
+
+/// The reasons that only an edit of the claim ends, or another claim; and not what an admin does.
+const ENDED_BY_THE_CLAIM: [&str; 7] = [
+    CLAIM_UNREADABLE,
+    BUCKET_NAME_MISSING,
+    INVALID_BUCKET_NAME,
+    BUCKET_NAME_NOT_ALLOWED,
+    BUCKET_NOT_OF_CLASS,
+    BUCKET_CONFLICT,
+    NOTHING_TO_UNDO,
+];
+
+/// Whether the claim itself must be changed: by the reasons of the library, and those about claims of the store.
+pub(crate) fn must_change_claim<P: Provisioner>(reason: &str) -> bool {
+    let is_about_claim = |known: &&Reason| known.name == reason && known.topic == Topic::Claim;
+    ENDED_BY_THE_CLAIM.contains(&reason) || P::REASONS.iter().copied().any(|known| is_about_claim(&known))
+}
 
 /// The reasons that do not depend on the store.
 pub(crate) fn all() -> impl Iterator<Item = &'static Reason> {

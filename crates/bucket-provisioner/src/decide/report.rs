@@ -136,13 +136,15 @@ impl Report {
         }
     }
 
-    /// There is a problem. A bound claim stays Bound, because it still has its bucket and keys.
-    pub(crate) fn problem(claim: &Claim, problem: &Error) -> Self {
-        let phase = match (claim.deleting, claim.bound(), problem.class()) {
-            (true, ..) => ClaimPhase::Released,
-            (_, true, _) => ClaimPhase::Bound,
-            (.., FailureClass::Terminal) => ClaimPhase::Failed,
-            (.., FailureClass::Retryable | FailureClass::InProgress) => ClaimPhase::Pending,
+    /// There is a problem. A bound claim stays Bound, because it still has its bucket and keys. One that is not bound has
+    /// failed only if the claim itself must be changed: tools take that for the end, and what somebody else mends ends the
+    /// problem without them.
+    pub(crate) fn problem(claim: &Claim, problem: &Error, must_be_changed: bool) -> Self {
+        let phase = match (claim.deleting, claim.bound()) {
+            (true, _) => ClaimPhase::Released,
+            (_, true) => ClaimPhase::Bound,
+            _ if must_be_changed && problem.class() == FailureClass::Terminal => ClaimPhase::Failed,
+            _ => ClaimPhase::Pending,
         };
         Self {
             phase,

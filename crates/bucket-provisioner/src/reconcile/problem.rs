@@ -6,14 +6,17 @@ use crate::decide::claim::Claim;
 use crate::decide::report::Report;
 use crate::error::Error;
 use crate::objects::status;
+use crate::reasons;
 use crate::state::context::Context;
+use crate::store::{Failure as _, Provisioner};
 
 /// Longest time that a report may take.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Reports a problem on the claim; best effort, because the next attempt reports it again.
-pub(crate) async fn report<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) {
-    write(ctx, claim, |claim| Report::problem(claim, problem)).await;
+pub(crate) async fn report<P: Provisioner>(ctx: &Context<P>, claim: &Claim, problem: &Error) {
+    let must_be_changed = reasons::must_change_claim::<P>(problem.reason());
+    write(ctx, claim, |claim| Report::problem(claim, problem, must_be_changed)).await;
 }
 
 /// Reports that a deleted claim is being removed; best effort.

@@ -7,7 +7,7 @@ use crate::class::target::Target;
 use crate::client::error::Error;
 use crate::client::store::Store;
 use crate::iam::user;
-use crate::s3::bucket;
+use crate::s3::tagging;
 use crate::s3::tags::{self, Tags};
 use bucket_provisioner::store::{ClaimId, Mode, Recalled, names};
 

@@ -3,7 +3,7 @@
 use super::Examined;
 use crate::class::values::ClaimedBucket;
 use crate::client::call::{CallError, Cause, Operation, Resource};
-use crate::s3::bucket;
+use crate::s3::tagging;
 use crate::s3::tags::{CLAIM_UID, value};
 use bucket_provisioner::store::Finding;
 

@@ -74,9 +74,12 @@ fn scope(operation: Operation, mode: Mode, has_user: bool) -> Option<Scope> {
 
     let creates = mode == Mode::Created;
     match operation {
-        O::CreateBucket | O::PutBucketTagging | O::DeleteBucket | O::ListObjectVersions | O::ListMultipartUploads => {
-            creates.then_some(Scope::Bucket)
-        }
+        O::CreateBucket
+        | O::PutBucketTagging
+        | O::TagResource
+        | O::DeleteBucket
+        | O::ListObjectVersions
+        | O::ListMultipartUploads => creates.then_some(Scope::Bucket),
         O::GetBucketTagging | O::ListObjectsV2 => Some(Scope::Bucket),
         O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => creates.then_some(Scope::Objects),
         // With the keys of the claim's user, unless it has none.

@@ -10,6 +10,7 @@ use crate::client::call::{CallError, Operation, Resource};
 use crate::iam::policy::POLICY_NAME;
 use crate::iam::user;
 use crate::s3::bucket;
+use crate::s3::tagging;
 use bucket_provisioner::store::{Finding, Mode};
 
 /// What trying showed.

@@ -116,7 +116,7 @@ async fn dropped_tags_are_written_once() {
     // At AWS somebody has removed them.
     let home = self::record();
     let stage = Stage::answering(
-        [("GetBucketTagging", bucket_tags(NO_TAGS)), ("PutBucketTagging", bare(204)), ("TagUser", ok(""))]
+        [("GetBucketTagging", bucket_tags(NO_TAGS)), ("TagResource", bare(204)), ("TagUser", ok(""))]
             .into_iter()
             .chain(rest()),
     );

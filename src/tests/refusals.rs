@@ -22,7 +22,6 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
         (s3_error(400, "InvalidBucketName"), "Rejected", Terminal, true),
         (s3_error(400, "IllegalLocationConstraintException"), "Rejected", Terminal, true),
         (in_region(301, "eu-central-1"), "WrongRegion", Terminal, true),
-        (s3_error(501, "NotImplemented"), "NotSupported", Terminal, true),
         // The store may have created the bucket: an earlier attempt may still be running.
         (s3_error(409, "OperationAborted"), "StoreBusy", Retryable, false),
         (s3_error(503, "ServiceUnavailable"), "Throttled", Retryable, false),
@@ -44,6 +43,16 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
         assert!(!error.to_string().contains("4442587FB7D0A2F9"), "{error}");
         assert!(!format!("{error} {error:?}").contains("0wn3r"), "{error:?}");
     }
+}
+
+/// It may be about the tags.
+#[tokio::test]
+async fn an_unknown_operation_is_tried_once_more_without_tags() {
+    let unknown = || ("CreateBucket", s3_error(501, "NotImplemented"));
+    let stage = Stage::answering([unknown(), unknown()]);
+    let error = stage.provision(&record()).await.unwrap_err();
+    assert_eq!((error.reason(), error.class(), error.changed_nothing), ("NotSupported", Terminal, true));
+    assert_eq!(stage.calls(), ["CreateBucket", "CreateBucket"]);
 }
 
 #[tokio::test]

@@ -139,8 +139,10 @@ fn real_release(release: Release) -> RealRelease {
 pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate::store::Record {
     let named_for = Claim { uid: record.names, ..claim };
     let planned = match real_class(setup, record.asks) {
-        ClassLookup::Found(class) => plan::record(&Planner, &real_claim(named_for, record.asks), &class, CLUSTER, true)
-            .expect("it can be planned"),
+        ClassLookup::Found(class) => {
+            plan::record(&Planner, &real_claim(named_for, record.asks), &class, CLUSTER, Some(&Labels::new()))
+                .expect("it can be planned")
+        }
         _ => unreachable!("the class is there"),
     };
     let claim = ClaimId { uid: record.uid.to_string(), ..planned.claim.clone() };

@@ -45,6 +45,8 @@ fn the_callers_are_these() {
         "bucket-provisioner/src/objects/classes.rs",
         // secretName and secretNamespace of a StorageClass.
         "bucket-provisioner/src/store/common.rs",
+        // The prefix of a label in allowedNamespaceSelector.
+        "bucket-provisioner/src/store/namespaces.rs",
         // Flags.
         "operator-runtime/src/values.rs",
     ];

@@ -10,7 +10,7 @@ use super::Examined;
 use super::caller::Principal;
 use super::needs::{self, Scope};
 use crate::client::call::{CallError, Operation, Resource};
-use bucket_provisioner::store::Finding;
+use bucket_provisioner::store::{Finding, Mode};
 
 pub(crate) const WHAT: &str = "permissions";
 const BOUNDARY_KEY: &str = "iam:PermissionsBoundary";
@@ -90,6 +90,11 @@ pub(crate) async fn permissions(examined: &Examined<'_>) -> Result<Vec<Finding>,
         let number = needs::actions(&needs).len();
         let message = format!("IAM allows the provisioning credentials all {number} actions that claims need");
         findings.push(Finding::about(WHAT).good(message));
+    }
+    if target.record.plan.mode == Mode::Created
+        && let Some(finding) = is_limited_to_names(examined, &principal, partition).await
+    {
+        findings.push(finding);
     }
     if boundary.is_some()
         && let Some(finding) = demands_boundary(examined, &principal, partition).await
@@ -239,6 +244,21 @@ fn undecided(results: &[(String, Answer)], on: &str) -> Option<Finding> {
     (!actions.is_empty()).then(|| {
         let message = format!("whether IAM allows {} on {on} depends on the condition keys {keys}", actions.join(", "));
         Finding::about(WHAT).unknown(message).with_remedy("submit a claim to see whether it works")
+    })
+}
+
+/// Whoever has the credentials should not be able to delete buckets that are nobody's claim.
+async fn is_limited_to_names(examined: &Examined<'_>, principal: &str, partition: &str) -> Option<Finding> {
+    const WHAT: &str = "buckets of others";
+    // No prefix of a class fits a name that nothing but the uid of this examination is in.
+    let arn = format!("arn:{partition}:s3:::{}", examined.target.record.claim.uid);
+    let results = ask(examined, principal, &BTreeSet::from(["s3:DeleteBucket"]), &arn, None).await.ok()?;
+    let (_, answer) = results.first()?;
+    Some(match answer {
+        Answer::Allowed => Finding::about(WHAT).warning("the provisioning credentials may delete every bucket of the account, so whoever has them can delete what no claim has created").with_remedy("set bucketNamePrefix in the class, and limit the provisioning policy to that prefix, as docs/owner-iam-policy-with-boundary.json does"),
+        Answer::Denied(_) | Answer::Depends(_) => {
+            Finding::about(WHAT).good("the provisioning credentials cannot delete buckets of other names")
+        }
     })
 }
 

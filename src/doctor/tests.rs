@@ -9,7 +9,7 @@ use crate::class::target::Target;
 use crate::testing::{
     ACCOUNT, Answer, FOREIGN, OTHERS, Stage, bare, bucket_tags, granted, iam_error, in_region, ok, record, s3_error,
 };
-use bucket_provisioner::store::{Finding, Record, Verdict};
+use bucket_provisioner::store::{Finding, Mode, Record, Verdict};
 
 const BOUNDARY: &str = "arn:aws:iam::123456789012:policy/bound";
 
@@ -43,28 +43,37 @@ fn caller(resource: &str) -> (&'static str, Answer) {
     ("GetCallerIdentity", ok(body))
 }
 
-/// What IAM answers to each simulation: the decision about an action, and more XML about it.
+/// What IAM answers to each simulation: the decision about an action, and more XML about it. Buckets of other names cannot
+/// be deleted.
 fn simulated(record: &Record, decide: impl Fn(Scope, &str) -> (&'static str, &'static str)) -> Answers {
     let environment = Environment::default();
     let needs = needs::of(&Target::of(record, &environment));
     let answers = needs.iter().map(|(scope, actions)| {
-        let results = actions.iter().map(|action| {
-            let (decision, more) = decide(*scope, action);
-            format!(
-                "<member><EvalActionName>{action}</EvalActionName><EvalDecision>{decision}</EvalDecision>{more}</member>"
-            )
-        });
-        (
-            "SimulatePrincipalPolicy",
-            ok(format!(
-                "<SimulatePrincipalPolicyResponse><SimulatePrincipalPolicyResult><EvaluationResults>{}\
-                 </EvaluationResults><IsTruncated>false</IsTruncated></SimulatePrincipalPolicyResult>\
-                 </SimulatePrincipalPolicyResponse>",
-                results.collect::<String>()
-            )),
-        )
+        simulation(actions.iter().map(|action| (*action, decide(*scope, action))))
     });
-    answers.collect()
+    let others = (record.plan.mode == Mode::Created).then(|| delete_others("implicitDeny"));
+    answers.chain(others).collect()
+}
+
+fn delete_others(decision: &'static str) -> (&'static str, Answer) {
+    simulation([("s3:DeleteBucket", (decision, ""))])
+}
+
+fn simulation<'a>(
+    decided: impl IntoIterator<Item = (&'a str, (&'static str, &'static str))>,
+) -> (&'static str, Answer) {
+    let results = decided.into_iter().map(|(action, (decision, more))| {
+        format!("<member><EvalActionName>{action}</EvalActionName><EvalDecision>{decision}</EvalDecision>{more}</member>")
+    });
+    (
+        "SimulatePrincipalPolicy",
+        ok(format!(
+            "<SimulatePrincipalPolicyResponse><SimulatePrincipalPolicyResult><EvaluationResults>{}\
+             </EvaluationResults><IsTruncated>false</IsTruncated></SimulatePrincipalPolicyResult>\
+             </SimulatePrincipalPolicyResponse>",
+            results.collect::<String>()
+        )),
+    )
 }
 
 fn all_allowed(record: &Record) -> Answers {
@@ -115,6 +124,20 @@ async fn the_provisioning_policy_has_only_good_findings() {
     assert_eq!(one(&findings, "permissions").message, allowed);
     assert_eq!(one(&findings, "quota of users").message, "10 IAM users, of 5000 that the account's quota allows");
     assert_eq!(one(&findings, "quota of buckets").message, "1 buckets, of 10000 that the default quota allows");
+}
+
+/// The policies that earlier versions shipped allowed it.
+#[tokio::test]
+async fn credentials_that_can_delete_all_buckets_are_warned_about() {
+    let record = record();
+    let mut answers = all_allowed(&record);
+    answers.pop();
+    answers.push(delete_others("allowed"));
+    let findings = examine(&record, [vec![caller("user/ops/owner")], answers, room(10)]).await;
+    let found = one(&findings, "buckets of others");
+    assert_eq!(found.verdict, Verdict::Warning, "{found:?}");
+    assert!(found.message.contains("may delete every bucket"), "{}", found.message);
+    assert!(found.remedy.contains("bucketNamePrefix"), "{}", found.remedy);
 }
 
 #[tokio::test]
@@ -298,14 +321,8 @@ fn bounded(arn: &str) -> Record {
     record
 }
 
-fn create_user(decision: &str) -> (&'static str, Answer) {
-    let body = format!(
-        "<SimulatePrincipalPolicyResponse><SimulatePrincipalPolicyResult><EvaluationResults><member>\
-         <EvalActionName>iam:CreateUser</EvalActionName><EvalDecision>{decision}</EvalDecision></member>\
-         </EvaluationResults><IsTruncated>false</IsTruncated></SimulatePrincipalPolicyResult>\
-         </SimulatePrincipalPolicyResponse>"
-    );
-    ("SimulatePrincipalPolicy", ok(body))
+fn create_user(decision: &'static str) -> (&'static str, Answer) {
+    simulation([("iam:CreateUser", (decision, ""))])
 }
 
 #[tokio::test]

@@ -110,6 +110,38 @@ fn the_boundary_lets_an_app_do_what_its_policy_gives() {
     assert!(matches!(&denials[..], [denial] if denial["NotAction"][0] == "s3:*"), "{denials:?}");
 }
 
+/// What deletes or replaces is for this account's buckets. A bucket that does not exist has no account: the condition must
+/// not hide that it is gone.
+#[test]
+fn only_buckets_of_the_owners_account_can_be_deleted() {
+    for policy in [PLAIN, BOUNDED] {
+        for statement in statements(policy) {
+            let deletes = |action: &String| {
+                ["s3:Delete", "s3:Put", "s3:Abort"].iter().any(|verb| action.starts_with(verb))
+            };
+            let account = &statement["Condition"]["StringEqualsIfExists"]["aws:ResourceAccount"];
+            assert_eq!(account == "${aws:PrincipalAccount}", actions(&statement).iter().any(deletes), "{statement}");
+        }
+    }
+}
+
+/// No shipped document lets its holder create, read or delete buckets of any name.
+#[test]
+fn buckets_are_limited_to_prefixes_and_names() {
+    for policy in [PLAIN, BOUNDED, BOUNDARY] {
+        for statement in statements(policy) {
+            let of_buckets = |action: &String| {
+                action.starts_with("s3:") && !["s3:ListAllMyBuckets", "s3:ListAccessPoints"].contains(&action.as_str())
+            };
+            if statement["Effect"] == "Allow" && actions(&statement).iter().any(of_buckets) {
+                let limited = statement["Resource"].as_array().unwrap().iter().map(|resource| resource.as_str().unwrap());
+                let is_limited = |name: &str| name.starts_with("acme-") || name.starts_with("company-archive");
+                limited.for_each(|arn| assert!(is_limited(arn.trim_start_matches("arn:aws:s3:::")), "{arn}"));
+            }
+        }
+    }
+}
+
 /// "IAM and AWS STS quotas": 6,144 characters without white space for a managed policy.
 #[test]
 fn each_policy_fits_into_a_managed_one() {

@@ -14,6 +14,7 @@ const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
 /// The template with the values of the documents.
 struct Template {
     parameters: BTreeMap<String, String>,
+    conditions: Value,
     resources: Value,
 }
 
@@ -21,72 +22,167 @@ impl Template {
     fn with(given: &[(&str, &str)]) -> Self {
         let template: Value = serde_saphyr::from_str(CLOUDFORMATION).unwrap();
         let declared = template["Parameters"].as_object().unwrap().iter();
-        let defaults = declared.map(|(name, declared)| (name.as_str(), declared["Default"].as_str().unwrap()));
-        let of_aws =
-            [("AWS::Partition", "aws"), ("AWS::AccountId", "111122223333"), ("AWS::Region", "us-west-1")].into_iter();
-        let parameters = defaults.chain(of_aws).chain(given.iter().copied());
+        let defaults = declared.map(|(name, declared)| (name.as_str(), declared["Default"].as_str().unwrap_or_default()));
+        let of_documents = [
+            ("AWS::Partition", "aws"),
+            ("AWS::AccountId", "111122223333"),
+            ("AWS::Region", "us-west-1"),
+            ("ClusterName", "CLUSTER"),
+            ("BucketPrefixes", "acme-"),
+            ("ExistingBuckets", "company-archive"),
+            ("UserPath", "/aws-s3-provisioner/"),
+            ("Boundary", "arn:aws:iam::111122223333:policy/aws-s3-provisioner-boundary"),
+        ];
+        let parameters = defaults.chain(of_documents).chain(given.iter().copied());
         let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Self { parameters, resources: template["Resources"].clone() }
+        Self { parameters, conditions: template["Conditions"].clone(), resources: template["Resources"].clone() }
     }
 
     fn property(&self, resource: &str, property: &str) -> Value {
         self.resolved(&self.resources[resource]["Properties"][property])
     }
 
+    fn exists(&self, resource: &str) -> bool {
+        self.resources[resource]["Condition"].as_str().is_none_or(|condition| self.holds(condition))
+    }
+
+    fn holds(&self, condition: &str) -> bool {
+        self.is_true(&self.conditions[condition])
+    }
+
+    fn is_true(&self, condition: &Value) -> bool {
+        if let Some(inner) = condition.get("Fn::Not") {
+            return !self.is_true(&inner[0]);
+        }
+        let equal = self.resolved(&condition["Fn::Equals"]);
+        equal[0] == equal[1]
+    }
+
+    fn list(&self, value: &Value) -> Vec<String> {
+        match self.resolved(value) {
+            Value::Array(values) => values.iter().map(|value| value.as_str().unwrap().to_owned()).collect(),
+            Value::String(separated) => separated.split(',').map(str::to_owned).collect(),
+            other => panic!("{other} is no list"),
+        }
+    }
+
+    /// `Null` for what is left out.
     fn resolved(&self, value: &Value) -> Value {
+        let call = |function: &str| value.get(function);
+        if let Some(name) = call("Ref") {
+            return match name.as_str().unwrap() {
+                "AWS::NoValue" => Value::Null,
+                name => json!(self.parameters[name]),
+            };
+        }
+        if let Some(text) = call("Fn::Sub") {
+            let put = |text: String, (name, value): (&String, &String)| text.replace(&format!("${{{name}}}"), value);
+            return json!(self.parameters.iter().fold(text.as_str().unwrap().to_owned(), put));
+        }
+        if let Some(choice) = call("Fn::If") {
+            let chosen = if self.holds(choice[0].as_str().unwrap()) { 1 } else { 2 };
+            return self.resolved(&choice[chosen]);
+        }
+        if let Some(joined) = call("Fn::Join") {
+            return json!(self.list(&joined[1]).join(joined[0].as_str().unwrap()));
+        }
+        if let Some(split) = call("Fn::Split") {
+            let text = self.resolved(&split[1]);
+            return json!(text.as_str().unwrap().split(split[0].as_str().unwrap()).collect::<Vec<_>>());
+        }
         match value {
-            Value::Array(values) => values.iter().map(|value| self.resolved(value)).collect(),
-            Value::Object(fields) if fields.contains_key("Ref") => {
-                json!(self.parameters[fields["Ref"].as_str().unwrap()])
-            }
-            Value::Object(fields) if fields.contains_key("Fn::Sub") => {
-                let text = fields["Fn::Sub"].as_str().unwrap().to_owned();
-                let put =
-                    |text: String, (name, value): (&String, &String)| text.replace(&format!("${{{name}}}"), value);
-                json!(self.parameters.iter().fold(text, put))
-            }
-            Value::Object(fields) if fields.contains_key("Fn::If") => {
-                assert_eq!(fields["Fn::If"][0], "ByPodIdentity");
-                let chosen = if self.parameters["ClusterName"].is_empty() { 2 } else { 1 };
-                self.resolved(&fields["Fn::If"][chosen])
-            }
+            Value::Array(values) => values.iter().map(|value| self.resolved(value)).filter(|value| !value.is_null()).collect(),
             Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), self.resolved(value))).collect(),
             other => other.clone(),
         }
     }
+
+    /// A document in which buckets have the partition of the documents. Only a literal can separate what is joined, so
+    /// that the template has any partition there.
+    fn policy(&self, resource: &str) -> Value {
+        let document = self.property(resource, "PolicyDocument").to_string();
+        document_of(&document.replace("arn:*:s3:::", &format!("arn:{}:s3:::", self.parameters["AWS::Partition"])))
+    }
 }
 
-fn document(text: &str) -> Value {
+fn resources(document: &Value) -> Vec<String> {
+    let statements = document["Statement"].as_array().unwrap().iter();
+    let lists = statements.filter_map(|statement| statement["Resource"].as_array());
+    lists.flatten().map(|resource| resource.as_str().unwrap().to_owned()).collect()
+}
+
+fn document_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
 #[test]
 fn cloudformation_creates_the_policies_of_the_docs() {
     let template = Template::with(&[]);
-    assert_eq!(template.property("Boundary", "PolicyDocument"), document(BOUNDARY));
-    assert_eq!(template.property("Boundary", "ManagedPolicyName"), "aws-s3-provisioner-boundary");
-    assert_eq!(template.property("OwnerPolicy", "PolicyDocument"), document(BOUNDED));
+    assert_eq!(template.policy("Boundary"), document_of(BOUNDARY));
+    assert_eq!(template.policy("OwnerPolicy"), document_of(BOUNDED));
+    assert_eq!(template.property("Boundary", "ManagedPolicyName"), "aws-s3-provisioner-boundary-CLUSTER");
+    assert_eq!(template.property("Role", "RoleName"), "aws-s3-provisioner-CLUSTER");
+    assert_eq!(template.property("Role", "PermissionsBoundary"), Value::Null);
 }
 
-/// Outside of the partition `aws`, for a boundary of another name, and for another path.
+/// Outside of the partition `aws`, for a boundary that exists, for another path and for other buckets.
 #[test]
 fn cloudformation_follows_its_parameters() {
-    let partition = ("AWS::Partition", "aws-us-gov");
-    let template = Template::with(&[partition, ("BoundaryName", "limit"), ("UserPath", "/claims/")]);
+    let existing = "arn:aws-us-gov:iam::111122223333:policy/limit";
+    let template = Template::with(&[
+        ("AWS::Partition", "aws-us-gov"),
+        ("ExistingBoundaryArn", existing),
+        ("RoleBoundaryArn", "arn:aws-us-gov:iam::111122223333:policy/roles"),
+        ("RoleName", "storage"),
+        ("UserPath", "/claims/"),
+        ("BucketPrefixes", "shop-"),
+    ]);
     let wanted = BOUNDED
         .replace("arn:aws:", "arn:aws-us-gov:")
-        .replace("aws-s3-provisioner-boundary", "limit")
-        .replace("user/aws-s3-provisioner/", "user/claims/");
-    assert_eq!(template.property("OwnerPolicy", "PolicyDocument"), document(&wanted));
+        .replace("arn:aws-us-gov:iam::111122223333:policy/aws-s3-provisioner-boundary", existing)
+        .replace("user/aws-s3-provisioner/", "user/claims/")
+        .replace("acme-", "shop-");
+    assert_eq!(template.policy("OwnerPolicy"), document_of(&wanted));
+    assert_eq!(template.property("Role", "RoleName"), "storage");
+    assert_eq!(template.property("Role", "PermissionsBoundary"), "arn:aws-us-gov:iam::111122223333:policy/roles");
+    assert!(!template.exists("Boundary"), "it exists");
+    assert!(Template::with(&[]).exists("Boundary"));
     assert!(!template.property("Boundary", "PolicyDocument").to_string().contains("arn:aws:"));
+}
+
+/// Two clusters in one account have nothing in common.
+#[test]
+fn names_in_iam_end_in_the_name_of_the_cluster() {
+    let template = Template::with(&[("UserPath", "")]);
+    let owner = template.policy("OwnerPolicy").to_string();
+    assert_eq!(owner.matches(":user/aws-s3-provisioner/CLUSTER/*").count(), 2);
+    assert_eq!(owner.matches(":user/").count(), 3, "the third one is of users whose path is unknown: {owner}");
+}
+
+#[test]
+fn cloudformation_limits_buckets_to_what_is_given() {
+    let given = [("BucketPrefixes", "acme-,shop-"), ("ExistingBuckets", "archive,logs")];
+    let template = Template::with(&given);
+    let prefixes = ["arn:aws:s3:::acme-*", "arn:aws:s3:::shop-*"];
+    let (names, objects) = (["arn:aws:s3:::archive", "arn:aws:s3:::logs"], ["arn:aws:s3:::archive/*", "arn:aws:s3:::logs/*"]);
+    let owner = resources(&template.policy("OwnerPolicy"));
+    assert_eq!(owner, [&prefixes[..], &prefixes, &names].concat());
+    let boundary = resources(&template.policy("Boundary"));
+    assert_eq!(boundary, [&prefixes[..], &names, &objects, &prefixes, &objects].concat());
+    let template = Template::with(&[("BucketPrefixes", "*"), ("ExistingBuckets", "")]);
+    for document in ["OwnerPolicy", "Boundary"] {
+        assert_eq!(resources(&template.policy(document)), ["arn:aws:s3:::**"; 2], "{document}");
+    }
+    let declared: Value = serde_saphyr::from_str(CLOUDFORMATION).unwrap();
+    assert!(declared["Parameters"]["BucketPrefixes"].get("Default").is_none(), "nobody gets all buckets unasked");
 }
 
 #[test]
 fn cloudformation_trusts_whom_the_trust_policies_trust() {
     let provider = "oidc.eks.us-west-1.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE";
-    for (given, wanted) in [(("OidcProvider", provider), IRSA), (("ClusterName", "CLUSTER"), POD_IDENTITY)] {
+    for (given, wanted) in [(("OidcProvider", provider), IRSA), (("OidcProvider", ""), POD_IDENTITY)] {
         let trust = Template::with(&[given]).property("Role", "AssumeRolePolicyDocument");
-        assert_eq!(document(trust.as_str().unwrap()), document(wanted));
+        assert_eq!(document_of(trust.as_str().unwrap()), document_of(wanted));
     }
 }
 
@@ -94,7 +190,7 @@ fn cloudformation_trusts_whom_the_trust_policies_trust() {
 #[test]
 fn only_the_operators_service_account_is_trusted() {
     let conditions = |text: &str| {
-        let document = document(text);
+        let document = document_of(text);
         let [statement] = &document["Statement"].as_array().unwrap()[..] else { panic!("{document}") };
         statement["Condition"]["StringEquals"].as_object().unwrap().clone()
     };

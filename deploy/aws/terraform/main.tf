@@ -13,6 +13,11 @@ locals {
   docs      = "${path.module}/../../../docs"
   uses_irsa = var.oidc_provider != ""
 
+  role_name     = var.role_name == "" ? "aws-s3-provisioner-${var.cluster_name}" : var.role_name
+  user_path     = var.user_path == "" ? "/aws-s3-provisioner/${var.cluster_name}/" : var.user_path
+  boundary_name = var.boundary_name == "" ? "aws-s3-provisioner-boundary-${var.cluster_name}" : var.boundary_name
+  boundary_arn  = var.existing_boundary_arn == "" ? aws_iam_policy.boundary[0].arn : var.existing_boundary_arn
+
   files = {
     boundary     = file("${local.docs}/permissions-boundary.json")
     owner        = file("${local.docs}/owner-iam-policy-with-boundary.json")
@@ -25,10 +30,28 @@ locals {
     name => replace(replace(text, "111122223333", local.account), "arn:aws:", "arn:${local.partition}:")
   }
 
-  boundary = local.in_account.boundary
+  # Upper case cannot be the name of a bucket.
+  existing_buckets = length(var.existing_buckets) == 0 ? ["NO-BUCKET"] : var.existing_buckets
+  next             = "\", \"arn:${local.partition}:s3:::"
+  prefixes         = join("*${local.next}", var.bucket_prefixes)
+  buckets          = join(local.next, local.existing_buckets)
+  objects          = join("/*${local.next}", local.existing_buckets)
+
+  boundary = replace(
+    replace(
+      replace(local.in_account.boundary, "company-archive/*", "${local.objects}/*"),
+      "company-archive\"", "${local.buckets}\""
+    ),
+    "acme-*", "${local.prefixes}*"
+  )
   owner = replace(
-    replace(local.in_account.owner, "policy/aws-s3-provisioner-boundary", "policy/${var.boundary_name}"),
-    "user/aws-s3-provisioner/", "user${var.user_path}"
+    replace(
+      replace(
+        replace(local.in_account.owner, "company-archive", local.buckets), "acme-*", "${local.prefixes}*"
+      ),
+      "arn:${local.partition}:iam::${local.account}:policy/aws-s3-provisioner-boundary", local.boundary_arn
+    ),
+    "user/aws-s3-provisioner/", "user${local.user_path}"
   )
   irsa = replace(
     replace(
@@ -54,9 +77,11 @@ locals {
 }
 
 resource "aws_iam_policy" "boundary" {
-  name        = var.boundary_name
+  count       = var.existing_boundary_arn == "" ? 1 : 0
+  name        = local.boundary_name
   description = "What users of claims can do at most"
   policy      = local.boundary
+  tags        = var.tags
 
   # Users of claims have it, and new ones cannot be created without it.
   lifecycle {
@@ -65,22 +90,18 @@ resource "aws_iam_policy" "boundary" {
 }
 
 resource "aws_iam_policy" "owner" {
-  name_prefix = "aws-s3-provisioner-"
+  name        = local.role_name
   description = "What aws-s3-provisioner does"
   policy      = local.owner
+  tags        = var.tags
 }
 
 resource "aws_iam_role" "operator" {
-  name_prefix        = "aws-s3-provisioner-"
-  description        = "aws-s3-provisioner"
-  assume_role_policy = local.uses_irsa ? local.irsa : local.pod_identity
-
-  lifecycle {
-    precondition {
-      condition     = (var.oidc_provider == "") != (var.cluster_name == "")
-      error_message = "Set either oidc_provider (IRSA) or cluster_name (Pod Identity)."
-    }
-  }
+  name                 = local.role_name
+  description          = "aws-s3-provisioner"
+  assume_role_policy   = local.uses_irsa ? local.irsa : local.pod_identity
+  permissions_boundary = var.role_permissions_boundary
+  tags                 = var.tags
 }
 
 resource "aws_iam_role_policy_attachment" "owner" {

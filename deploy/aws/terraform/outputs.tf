@@ -5,5 +5,10 @@ output "role_arn" {
 
 output "boundary_arn" {
   description = "The parameter permissionsBoundary of the StorageClasses."
-  value       = aws_iam_policy.boundary.arn
+  value       = local.boundary_arn
+}
+
+output "user_path" {
+  description = "The parameter iamPath of the StorageClasses."
+  value       = local.user_path
 }

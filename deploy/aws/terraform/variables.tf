@@ -1,5 +1,31 @@
+variable "cluster_name" {
+  description = "Name of the cluster, which the names in IAM end in. For Pod Identity it is the name of the EKS cluster, and the add-on eks-pod-identity-agent must run there."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", var.cluster_name))
+    error_message = "Write the name of the cluster: letters, digits, '.', '_' and '-'."
+  }
+}
+
+variable "bucket_prefixes" {
+  description = "How the names of the buckets begin that the operator creates and deletes, as in the parameter bucketNamePrefix of the StorageClasses, such as [\"acme-\"]. With [\"*\"] it can delete every bucket of the account."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.bucket_prefixes) > 0 && alltrue([for prefix in var.bucket_prefixes : can(regex("^([a-z0-9][a-z0-9.-]*|\\*)$", prefix))])
+    error_message = "Write at least one prefix of lower-case letters, digits, '.' and '-', or \"*\" for all buckets of the account."
+  }
+}
+
+variable "existing_buckets" {
+  description = "Names of the existing buckets that claims get access to, as in the parameter bucketName of the StorageClasses."
+  type        = list(string)
+  default     = []
+}
+
 variable "oidc_provider" {
-  description = "For IRSA: issuer of the cluster's tokens without https://. It must be an identity provider in IAM."
+  description = "For IRSA: issuer of the cluster's tokens without https://. It must be an identity provider in IAM. Empty for Pod Identity."
   type        = string
   default     = ""
 }
@@ -8,12 +34,6 @@ variable "audience" {
   description = "For IRSA: audience of the tokens. kOps uses amazonaws.com."
   type        = string
   default     = "sts.amazonaws.com"
-}
-
-variable "cluster_name" {
-  description = "For Pod Identity: name of the EKS cluster. The add-on eks-pod-identity-agent must run there."
-  type        = string
-  default     = ""
 }
 
 variable "namespace" {
@@ -28,19 +48,43 @@ variable "service_account" {
   default     = "aws-s3-provisioner"
 }
 
-variable "boundary_name" {
-  description = "Name of the permissions boundary."
-  type        = string
-  default     = "aws-s3-provisioner-boundary"
-}
-
 variable "user_path" {
-  description = "Path of the users of claims, as in the parameter iamPath of the StorageClasses."
+  description = "Path of the users of claims, as in the parameter iamPath of the StorageClasses. Empty for /aws-s3-provisioner/CLUSTER/. No other cluster may have the same."
   type        = string
-  default     = "/aws-s3-provisioner/"
+  default     = ""
 
   validation {
-    condition     = can(regex("^/([A-Za-z0-9._-]+/)+$", var.user_path))
-    error_message = "It must begin and end with a slash, such as /aws-s3-provisioner/."
+    condition     = can(regex("^(/([A-Za-z0-9._-]+/)+)?$", var.user_path))
+    error_message = "It must begin and end with a slash, such as /aws-s3-provisioner/my-cluster/."
   }
+}
+
+variable "role_name" {
+  description = "Name of the operator's role. Empty for aws-s3-provisioner-CLUSTER."
+  type        = string
+  default     = ""
+}
+
+variable "role_permissions_boundary" {
+  description = "ARN of a permissions boundary for the operator's role."
+  type        = string
+  default     = null
+}
+
+variable "boundary_name" {
+  description = "Name of the permissions boundary of users that is created. Empty for aws-s3-provisioner-boundary-CLUSTER."
+  type        = string
+  default     = ""
+}
+
+variable "existing_boundary_arn" {
+  description = "ARN of an existing permissions boundary of users; then none is created."
+  type        = string
+  default     = ""
+}
+
+variable "tags" {
+  description = "Tags of the role and the policies."
+  type        = map(string)
+  default     = {}
 }

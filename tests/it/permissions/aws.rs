@@ -20,7 +20,7 @@ const CALLED_BY_TOOLS: [Operation; 5] = [
 ];
 
 /// Made only to AWS itself.
-const ONLY_AT_AWS: [Operation; 1] = [Operation::ListAccessPoints];
+const ONLY_AT_AWS: [Operation; 2] = [Operation::ListAccessPoints, Operation::TagResource];
 
 /// The actions that a document allows.
 fn allowed(document: &str) -> BTreeSet<String> {

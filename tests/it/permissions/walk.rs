@@ -229,6 +229,11 @@ async fn remove_crowded(stage: &Stage, photos: Used) {
         .unwrap();
     iam.attach_user_policy().user_name(&photos.user).policy_arn(&stage.owner.boundary).send().await.unwrap();
     iam.create_login_profile().user_name(&photos.user).password("c0rrect-Horse").send().await.unwrap();
+    let device = iam.create_virtual_mfa_device().virtual_mfa_device_name(&photos.user).send().await.unwrap();
+    let serial = device.virtual_mfa_device.unwrap().serial_number;
+    let enable = iam.enable_mfa_device().user_name(&photos.user).serial_number(&serial);
+    enable.authentication_code1("123456").authentication_code2("654321").send().await.unwrap();
+    world.aws.upstream().give_credentials(&photos.user);
     let group = world.unique("group");
     iam.create_group().group_name(&group).send().await.unwrap();
     iam.add_user_to_group().group_name(&group).user_name(&photos.user).send().await.unwrap();

@@ -1,8 +1,9 @@
 //! The provisioning policies as they are shipped, put on a user of the emulated AWS.
 //!
-//! The emulator evaluates actions, `Deny` and boundaries. It knows neither the path of a user nor the condition key
-//! `iam:PermissionsBoundary`: a statement with that key allows nothing there, whoever has which boundary. So these are
-//! taken out of what the emulator gets, and [`Demands`] has the world's proxy check the same, which operators use.
+//! The emulator evaluates actions, resources, `Deny` and boundaries. It knows neither the path of a user nor the condition
+//! keys `iam:PermissionsBoundary` and `aws:ResourceAccount`: a statement with one of them allows nothing there. So these
+//! are taken out of what the emulator gets, and [`Demands`] has the world's proxy check boundary and path, which operators
+//! use.
 
 use serde_json::{Value, json};
 
@@ -17,8 +18,10 @@ pub(crate) const GO_PROVISIONER: &str = include_str!("../../../docs/owner-iam-po
 pub(crate) const DOCTOR: &str = include_str!("../../../docs/owner-iam-policy-doctor.json");
 const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
 
-/// Placeholders of the account, and of the boundary, in the shipped documents.
+/// Placeholders of the account, of the buckets and of the boundary in the shipped documents.
 const PLACEHOLDER: &str = "111122223333";
+const PREFIX: &str = "acme-";
+const EXISTING: &str = "company-archive";
 const BOUNDARY_NAME: &str = "aws-s3-provisioner-boundary";
 const KEY: &str = "iam:PermissionsBoundary";
 const LAST_USED: &str = "iam:GetAccessKeyLastUsed";
@@ -31,24 +34,49 @@ pub(crate) struct PolicedOwner {
     /// Past the proxy.
     pub(crate) account: Account,
     keys: (String, String),
+    buckets: Buckets,
+}
+
+/// To which buckets the documents are limited.
+#[derive(Debug, Clone)]
+pub(crate) struct Buckets {
+    /// How names of new ones begin; empty for any.
+    pub(crate) prefix: String,
+    pub(crate) existing: String,
+}
+
+impl Buckets {
+    /// `*` instead of a prefix.
+    pub(crate) fn all() -> Self {
+        Self { prefix: String::new(), existing: EXISTING.to_owned() }
+    }
+
+    fn in_document(&self, document: &str) -> String {
+        document.replace(PREFIX, &self.prefix).replace(EXISTING, &self.existing)
+    }
 }
 
 impl PolicedOwner {
     /// Creates the provisioning user and the boundary, and writes its keys to the world's Secret.
     pub(crate) async fn new(world: &World, policies: &[&str]) -> Self {
+        Self::limited_to(world, policies, Buckets::all()).await
+    }
+
+    /// The same, where the documents are limited to these buckets.
+    pub(crate) async fn limited_to(world: &World, policies: &[&str], buckets: Buckets) -> Self {
         let iam = &world.account.iam;
         let user = world.unique("owner");
         let made = iam.create_user().user_name(&user).send().await.unwrap();
         let arn = made.user.unwrap().arn;
         let id = arn.split(':').nth(4).unwrap().to_owned();
         let name = world.unique(BOUNDARY_NAME);
-        let document = BOUNDARY.replace(PLACEHOLDER, &id);
+        let document = buckets.in_document(&BOUNDARY.replace(PLACEHOLDER, &id));
         let made = iam.create_policy().policy_name(&name).policy_document(document).send().await.unwrap();
         let boundary = made.policy.unwrap().arn.unwrap();
         let key = iam.create_access_key().user_name(&user).send().await.unwrap().access_key.unwrap();
         let keys = (key.access_key_id, key.secret_access_key);
         let account = Account::at(&super::aws_url(), super::REGION, &keys.0, &keys.1);
-        let owner = Self { user, boundary, account, keys };
+        let owner = Self { user, boundary, account, keys, buckets };
         owner.allow(world, policies).await;
         owner.write_keys_to(world).await;
         owner
@@ -85,7 +113,7 @@ impl PolicedOwner {
     /// A shipped document with the names of this world.
     pub(crate) fn named(&self, policy: &str) -> Value {
         let shipped = format!("arn:aws:iam::{PLACEHOLDER}:policy/{BOUNDARY_NAME}");
-        serde_json::from_str(&policy.replace(&shipped, &self.boundary)).unwrap()
+        serde_json::from_str(&self.buckets.in_document(&policy.replace(&shipped, &self.boundary))).unwrap()
     }
 
     /// What the emulator can evaluate of a shipped document, and what it cannot.
@@ -108,13 +136,15 @@ impl PolicedOwner {
             }
             // With other entries it would have to stay.
             let conditions = statement.as_object_mut().unwrap().remove("Condition");
-            assert!(conditions.is_none_or(|c| c["StringEquals"].as_object().unwrap().len() == 1));
+            let known = [json!({ "StringEqualsIfExists": { "aws:ResourceAccount": "${aws:PrincipalAccount}" } })];
+            let is_boundary = |c: &Value| c["StringEquals"].as_object().is_some_and(|keys| keys.len() == 1 && keys.contains_key(KEY));
+            assert!(conditions.is_none_or(|c| known.contains(&c) || is_boundary(&c)));
             // It knows no resources of calls that only `doctor` makes.
             let is_of_doctor = DOCTOR.contains(&format!("\"Sid\": {}", statement["Sid"]));
             if is_of_doctor {
                 statement["Resource"] = "*".into();
             }
-            let resource = statement["Resource"].as_str().unwrap().to_owned();
+            let Some(resource) = statement["Resource"].as_str().map(str::to_owned) else { continue };
             // A call about user and group is about the user there.
             if let Some((account, _)) = resource.split_once(":user/").or_else(|| resource.split_once(":group/")) {
                 statement["Resource"] = format!("{account}:user/*").into();

@@ -8,7 +8,7 @@ use crate::stage::Stage;
 use crate::world::{assert_contains, phase};
 use bucket_provisioner::api::ClaimPhase;
 
-/// An unknown parameter fails the claim, and the message has its name; nothing is created.
+/// A claim of a class with an unknown parameter gets no bucket, and the message has the parameter's name; nothing is created.
 pub fn an_unknown_class_parameter_is_refused_by_name<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[], async |stage: &Stage<B>| {
         let world = &stage.world;
@@ -17,7 +17,7 @@ pub fn an_unknown_class_parameter_is_refused_by_name<B: Backend>(make: &impl Asy
         stage.claim("photos", &class).await;
         let message = world.wait_reason("photos", "InvalidClassParameter").await;
         assert_contains(&message, &["no-such-parameter", &class]);
-        assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Failed));
+        assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Pending));
         assert_eq!(world.wait_event("photos", "InvalidClassParameter").await, ("Warning".to_owned(), message));
         assert_store_untouched(stage).await;
         stage.unbind("photos").await;

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
 //! | `buckets` | the same of S3 |
+//! | `people` | credentials for people that hang on users |
 //! | `demands` | what a policy demands of users, where the emulator does not check it |
 
 mod buckets;
 mod demands;
+mod people;
 mod strict;
 
 use std::sync::{Arc, Mutex};
@@ -67,6 +69,12 @@ impl Aws {
     pub(crate) fn enable_abac(&self, bucket: &str) {
         let strict = self.strict.lock().unwrap();
         strict.as_ref().expect("only AWS as it is knows ABAC").buckets.enable_abac(bucket);
+    }
+
+    /// Gives a user an SSH key, a signing certificate and a service-specific credential.
+    pub(crate) fn give_credentials(&self, user: &str) {
+        let strict = self.strict.lock().unwrap();
+        strict.as_ref().expect("only AWS as it is knows them").people.give(user);
     }
 
     /// Demands this from now on of whoever comes through the proxy.

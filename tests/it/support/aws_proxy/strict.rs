@@ -21,6 +21,7 @@ use provisioner_conformance::proxy::{Answer, Fault, plain, respond};
 
 use super::AwsCall;
 use super::buckets::Buckets;
+use super::people::People;
 use crate::support::account::Account;
 
 /// How strict and how slow AWS is.
@@ -62,6 +63,7 @@ pub(super) struct Strict {
     keys_made: Mutex<HashMap<String, Instant>>,
     users_made: Mutex<HashMap<String, Instant>>,
     pub(super) buckets: Buckets,
+    pub(super) people: People,
     buckets_deleted: Mutex<HashMap<String, Instant>>,
     /// For each user when it was changed, and what it was before.
     changes: Mutex<HashMap<String, Vec<(Instant, User)>>>,
@@ -75,6 +77,8 @@ struct User {
     inline_policies: Vec<String>,
     attached_policies: Vec<aws_sdk_iam::types::AttachedPolicy>,
     groups: Vec<aws_sdk_iam::types::Group>,
+    /// Whether people can sign in with something.
+    signs_in: bool,
 }
 
 impl Strict {
@@ -85,6 +89,7 @@ impl Strict {
             keys_made: Mutex::default(),
             users_made: Mutex::default(),
             buckets: Buckets::default(),
+            people: People::default(),
             buckets_deleted: Mutex::default(),
             changes: Mutex::default(),
         }
@@ -102,6 +107,9 @@ impl Strict {
         }
         if let Some(refusal) = self.buckets.refuse(call, &self.strictness, &self.account).await {
             return Ok(refusal);
+        }
+        if let Some(answer) = self.people.answer(call) {
+            return Ok(answer);
         }
         match (&call.user, &call.bucket) {
             (Some(user), _) if call.operation.starts_with("Get") || call.operation.starts_with("List") => {
@@ -185,12 +193,14 @@ impl Strict {
         let inline = iam.list_user_policies().user_name(name).send().await.unwrap();
         let attached = iam.list_attached_user_policies().user_name(name).send().await.unwrap();
         let groups = iam.list_groups_for_user().user_name(name).send().await;
+        let devices = iam.list_mfa_devices().user_name(name).send().await;
         User {
             itself: found.user,
             keys: self.account.keys(name).await,
             inline_policies: inline.policy_names,
             attached_policies: attached.attached_policies.unwrap_or_default(),
             groups: groups.map(|found| found.groups).unwrap_or_default(),
+            signs_in: self.people.has(name) || devices.is_ok_and(|found| !found.mfa_devices.is_empty()),
         }
     }
 }
@@ -198,7 +208,7 @@ impl Strict {
 impl User {
     fn holds_something(&self) -> bool {
         let policies = !(self.inline_policies.is_empty() && self.attached_policies.is_empty());
-        policies || !self.keys.is_empty() || !self.groups.is_empty()
+        policies || self.signs_in || !self.keys.is_empty() || !self.groups.is_empty()
     }
 }
 

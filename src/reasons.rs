@@ -5,6 +5,9 @@ bucket_provisioner::reasons! {
         BUCKET_TAKEN = "BucketTaken": "a bucket of that name exists and is not this claim's", "choose another name; or, for a bucket of your own, write a brownfield class";
         TAGS_NOT_KEPT = "TagsNotKept": "the store keeps no tags, so nothing can prove that a bucket of a chosen name is the claim's", "use `generateBucketName`";
     }
+    Warning {
+        REGION_NOT_NAMED = "RegionNotNamed": "the StorageClass names no `region`, and the operator's environment has no `AWS_REGION`: its buckets are in us-west-1, where the Go provisioner put them. An event on the class", "recreate the class with the parameter `region`; bound claims keep their buckets";
+    }
     Class {
         NOTHING_TO_SHARE = "NothingToShare": "`createBucketUser` is `no`, but the class names no Secret whose keys claims could share", "name a Secret in a new class";
         BUCKET_MISSING = "BucketMissing": "the bucket that the class names does not exist", "create it, or correct the class";

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::class::environment::Environment;
-use crate::class::params::ClassParameters;
+use crate::class::params::{ClassParameters, DEFAULT_REGION};
 use crate::class::target::Target;
 use crate::class::{names, plan};
 use crate::client::call::{Operation, Resource};
@@ -196,6 +196,17 @@ impl Provisioner for AwsProvisioner {
     const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket or s3:GetObject to the claim's user";
     const CAN_ROTATE: bool = true;
     const REASONS: &'static [&'static Reason] = reasons::TABLE;
+
+    fn class_warning(&self, parameters: &ClassParameters) -> Option<(&'static Reason, String)> {
+        if !plan::has_default_region(parameters, self.environment().ok()?) {
+            return None;
+        }
+        let reason = reasons::TABLE.iter().find(|reason| reason.name == reasons::REGION_NOT_NAMED)?;
+        let message = format!(
+            "the class names no region, and the operator's environment has no AWS_REGION, so its buckets are in {DEFAULT_REGION}"
+        );
+        Some((reason, message))
+    }
 
     fn check_bucket_name(name: &str, mode: Mode) -> Result<(), String> {
         names::check(name, mode)

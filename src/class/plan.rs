@@ -36,6 +36,12 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     plan
 }
 
+/// Whether neither class nor operator says in which region of AWS buckets are.
+pub(crate) fn has_default_region(class: &ClassParameters, environment: &Environment) -> bool {
+    let url = class.s3_endpoint.as_ref().or(environment.s3.as_ref());
+    class.region.is_none() && environment.region.is_none() && url.is_none_or(|url| is_host_of_aws(url.host()))
+}
+
 /// Where the buckets of a class are.
 pub(crate) fn endpoint(class: &ClassParameters, environment: &Environment) -> Endpoint {
     let url = class.s3_endpoint.as_ref().or(environment.s3.as_ref());
@@ -114,6 +120,15 @@ pub(crate) mod tests {
             assert_eq!(planned(parameters, &environment).endpoint.region, region, "{parameters:?}");
         }
         assert_eq!(ordinary(&[]).endpoint.region, "us-west-1");
+        let is_default = |parameters: &[(&str, &str)], environment| {
+            let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
+            has_default_region(&ClassParameters::parse(&RawParameters::new(&own, &common)).unwrap(), environment)
+        };
+        let none = Environment::default();
+        assert!(is_default(&[], &none) && !is_default(&[], &environment));
+        assert!(!is_default(&[("region", "us-west-1")], &none));
+        assert!(!is_default(&[elsewhere], &none), "another store's regions are its own");
     }
 
     #[test]

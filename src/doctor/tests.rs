@@ -48,9 +48,8 @@ fn caller(resource: &str) -> (&'static str, Answer) {
 fn simulated(record: &Record, decide: impl Fn(Scope, &str) -> (&'static str, &'static str)) -> Answers {
     let environment = Environment::default();
     let needs = needs::of(&Target::of(record, &environment));
-    let answers = needs.iter().map(|(scope, actions)| {
-        simulation(actions.iter().map(|action| (*action, decide(*scope, action))))
-    });
+    let answers =
+        needs.iter().map(|(scope, actions)| simulation(actions.iter().map(|action| (*action, decide(*scope, action)))));
     let others = (record.plan.mode == Mode::Created).then(|| delete_others("implicitDeny"));
     answers.chain(others).collect()
 }
@@ -63,7 +62,9 @@ fn simulation<'a>(
     decided: impl IntoIterator<Item = (&'a str, (&'static str, &'static str))>,
 ) -> (&'static str, Answer) {
     let results = decided.into_iter().map(|(action, (decision, more))| {
-        format!("<member><EvalActionName>{action}</EvalActionName><EvalDecision>{decision}</EvalDecision>{more}</member>")
+        format!(
+            "<member><EvalActionName>{action}</EvalActionName><EvalDecision>{decision}</EvalDecision>{more}</member>"
+        )
     });
     (
         "SimulatePrincipalPolicy",

@@ -116,9 +116,8 @@ fn the_boundary_lets_an_app_do_what_its_policy_gives() {
 fn only_buckets_of_the_owners_account_can_be_deleted() {
     for policy in [PLAIN, BOUNDED] {
         for statement in statements(policy) {
-            let deletes = |action: &String| {
-                ["s3:Delete", "s3:Put", "s3:Abort"].iter().any(|verb| action.starts_with(verb))
-            };
+            let deletes =
+                |action: &String| ["s3:Delete", "s3:Put", "s3:Abort"].iter().any(|verb| action.starts_with(verb));
             let account = &statement["Condition"]["StringEqualsIfExists"]["aws:ResourceAccount"];
             assert_eq!(account == "${aws:PrincipalAccount}", actions(&statement).iter().any(deletes), "{statement}");
         }
@@ -134,7 +133,8 @@ fn buckets_are_limited_to_prefixes_and_names() {
                 action.starts_with("s3:") && !["s3:ListAllMyBuckets", "s3:ListAccessPoints"].contains(&action.as_str())
             };
             if statement["Effect"] == "Allow" && actions(&statement).iter().any(of_buckets) {
-                let limited = statement["Resource"].as_array().unwrap().iter().map(|resource| resource.as_str().unwrap());
+                let limited =
+                    statement["Resource"].as_array().unwrap().iter().map(|resource| resource.as_str().unwrap());
                 let is_limited = |name: &str| name.starts_with("acme-") || name.starts_with("company-archive");
                 limited.for_each(|arn| assert!(is_limited(arn.trim_start_matches("arn:aws:s3:::")), "{arn}"));
             }

@@ -22,7 +22,8 @@ impl Template {
     fn with(given: &[(&str, &str)]) -> Self {
         let template: Value = serde_saphyr::from_str(CLOUDFORMATION).unwrap();
         let declared = template["Parameters"].as_object().unwrap().iter();
-        let defaults = declared.map(|(name, declared)| (name.as_str(), declared["Default"].as_str().unwrap_or_default()));
+        let defaults =
+            declared.map(|(name, declared)| (name.as_str(), declared["Default"].as_str().unwrap_or_default()));
         let of_documents = [
             ("AWS::Partition", "aws"),
             ("AWS::AccountId", "111122223333"),
@@ -91,7 +92,9 @@ impl Template {
             return json!(text.as_str().unwrap().split(split[0].as_str().unwrap()).collect::<Vec<_>>());
         }
         match value {
-            Value::Array(values) => values.iter().map(|value| self.resolved(value)).filter(|value| !value.is_null()).collect(),
+            Value::Array(values) => {
+                values.iter().map(|value| self.resolved(value)).filter(|value| !value.is_null()).collect()
+            }
             Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), self.resolved(value))).collect(),
             other => other.clone(),
         }
@@ -164,7 +167,8 @@ fn cloudformation_limits_buckets_to_what_is_given() {
     let given = [("BucketPrefixes", "acme-,shop-"), ("ExistingBuckets", "archive,logs")];
     let template = Template::with(&given);
     let prefixes = ["arn:aws:s3:::acme-*", "arn:aws:s3:::shop-*"];
-    let (names, objects) = (["arn:aws:s3:::archive", "arn:aws:s3:::logs"], ["arn:aws:s3:::archive/*", "arn:aws:s3:::logs/*"]);
+    let (names, objects) =
+        (["arn:aws:s3:::archive", "arn:aws:s3:::logs"], ["arn:aws:s3:::archive/*", "arn:aws:s3:::logs/*"]);
     let owner = resources(&template.policy("OwnerPolicy"));
     assert_eq!(owner, [&prefixes[..], &prefixes, &names].concat());
     let boundary = resources(&template.policy("Boundary"));

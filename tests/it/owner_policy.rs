@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Kind, Operator};
-use crate::support::owner_policy::{BOUNDED, GROUPS, PLAIN, PolicedOwner};
+use crate::support::owner_policy::{BOUNDED, Buckets, GROUPS, PLAIN, PolicedOwner};
 use crate::support::{REGION, World, bucket_of, ready, seen};
 
 const ADMIN: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
@@ -277,5 +277,52 @@ async fn the_boundary_limits_a_user_with_an_admin_policy() {
     // What is left to the thief: the objects of each bucket that the boundary does not leave out.
     assert_eq!(app.list(&other).await.unwrap(), ["a"]);
     app.put(&other, "b").await.unwrap();
+    operator.stop().await;
+}
+
+/// Limited to a prefix and to one existing bucket, as the templates do it.
+#[tokio::test]
+async fn a_policy_for_a_prefix_leaves_all_other_buckets_alone() {
+    let world = World::new().await;
+    let (prefix, existing, other) = (world.unique("team-"), world.unique("existing"), world.unique("other"));
+    let buckets = Buckets { prefix: prefix.clone(), existing: existing.clone() };
+    let owner = PolicedOwner::limited_to(&world, &[BOUNDED], buckets).await;
+    for bucket in [&existing, &other] {
+        world.account.create_bucket(bucket).await;
+        world.account.put(bucket, "a").await.unwrap();
+    }
+    let boundary = ("permissionsBoundary", owner.boundary.as_str());
+    let new = world.class_with("new", "Delete", &[boundary, ("bucketNamePrefix", &prefix)]).await;
+    let granted = world.class_with("granted", "Delete", &[boundary, ("bucketName", &existing)]).await;
+    let unlimited = world.class_with("unlimited", "Delete", &[boundary]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let generated = format!("{prefix}photos");
+    let claim = json!({ "storageClassName": new, "generateBucketName": generated });
+    let uid = world.claim_with("photos", claim).await.metadata.uid.unwrap();
+    world.claim_with("archive", json!({ "storageClassName": granted })).await;
+    world.claim("elsewhere", &unlimited).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.wait_bound("archive").await;
+    for (claim, bucket) in [("photos", &bucket), ("archive", &existing)] {
+        world.app(claim).await.put(bucket, "b").await.unwrap();
+    }
+    assert!(world.wait_reason("elsewhere", "AccessDenied").await.contains("s3:CreateBucket"));
+
+    let user = user_of(&world, &uid).await;
+    let put = owner.through(&world).iam.put_user_policy().user_name(&user).policy_name("p").policy_document(ADMIN);
+    put.send().await.expect("a thief makes its policies wider");
+    let app = world.app("photos").await;
+    assert_eq!(app.list(&other).await.unwrap_err(), "AccessDenied", "the boundary has the same limits");
+    let thief = &owner.account.s3;
+    denied!(thief.list_objects_v2().bucket(&other));
+    denied!(thief.delete_object().bucket(&other).key("a"));
+    denied!(thief.delete_object().bucket(&existing).key("a"));
+    denied!(thief.delete_bucket().bucket(&existing));
+
+    for claim in ["photos", "archive", "elsewhere"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+    assert!(!world.account.bucket_exists(&bucket).await && world.account.users_with(&uid).await.is_empty());
     operator.stop().await;
 }

@@ -137,7 +137,8 @@ impl PolicedOwner {
             // With other entries it would have to stay.
             let conditions = statement.as_object_mut().unwrap().remove("Condition");
             let known = [json!({ "StringEqualsIfExists": { "aws:ResourceAccount": "${aws:PrincipalAccount}" } })];
-            let is_boundary = |c: &Value| c["StringEquals"].as_object().is_some_and(|keys| keys.len() == 1 && keys.contains_key(KEY));
+            let is_boundary =
+                |c: &Value| c["StringEquals"].as_object().is_some_and(|keys| keys.len() == 1 && keys.contains_key(KEY));
             assert!(conditions.is_none_or(|c| known.contains(&c) || is_boundary(&c)));
             // It knows no resources of calls that only `doctor` makes.
             let is_of_doctor = DOCTOR.contains(&format!("\"Sid\": {}", statement["Sid"]));

@@ -10,6 +10,7 @@ use crate::store::ReclaimPolicy;
 #[derive(Debug, Clone)]
 pub(crate) struct Class {
     pub(crate) name: String,
+    pub(crate) uid: Option<String>,
     pub(crate) provisioner: String,
     pub(crate) parameters: BTreeMap<String, String>,
     pub(crate) reclaim_policy: ReclaimPolicy,
@@ -19,6 +20,7 @@ impl Class {
     pub(crate) fn read(class: &StorageClass) -> Self {
         Self {
             name: class.metadata.name.clone().unwrap_or_default(),
+            uid: class.metadata.uid.clone(),
             provisioner: class.provisioner.clone(),
             parameters: class.parameters.clone().unwrap_or_default(),
             reclaim_policy: ReclaimPolicy::of_class(class.reclaim_policy.as_deref()),

@@ -11,7 +11,7 @@ use crate::store::common::bad_bucket;
 use crate::store::names;
 use crate::store::{
     ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner, RawParameters,
-    ReclaimPolicy, Record, Request,
+    Reason, ReclaimPolicy, Record, Request,
 };
 
 /// Of a namespace.
@@ -35,8 +35,7 @@ pub(crate) fn plan<P: Provisioner>(
 ) -> Result<Plan, Error> {
     let is_new = labels.is_some();
     let invalid = |problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem };
-    let (common, own) = split::<P>(&class.parameters).map_err(invalid)?;
-    let parameters = P::Parameters::parse(&RawParameters::new(&own, &common)).map_err(invalid)?;
+    let (common, own, parameters) = parse::<P>(class).map_err(invalid)?;
     let is_named = common.namespaces.as_ref().is_none_or(|allowed| allowed.contain(&claim.namespace));
     let is_selected = |labels| common.namespace_selector.as_ref().is_none_or(|selector| selector.matches(labels));
     if labels.is_some_and(|labels| !is_named || !is_selected(labels)) {
@@ -64,6 +63,22 @@ pub(crate) fn plan<P: Provisioner>(
     store_outputs::check_config_map(&plan)?;
     store_outputs::check_state(&plan)?;
     Ok(plan)
+}
+
+/// What the store warns about a class that can be used.
+pub(crate) fn warning<P: Provisioner>(provisioner: &P, class: &Class) -> Option<(&'static Reason, String)> {
+    let (_, _, parameters) = parse::<P>(class).ok()?;
+    provisioner.class_warning(&parameters)
+}
+
+/// The common parameters, the store's own as they were written, and these parsed.
+#[expect(clippy::type_complexity, reason = "three parts of one class, named where they are taken")]
+fn parse<P: Provisioner>(
+    class: &Class,
+) -> Result<(CommonParameters, BTreeMap<String, String>, P::Parameters), ParameterError> {
+    let (common, own) = split::<P>(&class.parameters)?;
+    let parameters = P::Parameters::parse(&RawParameters::new(&own, &common))?;
+    Ok((common, own, parameters))
 }
 
 /// The verbs get the parameters from the record.
@@ -153,6 +168,7 @@ mod tests {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let class = Class {
             name: class.into(),
+            uid: None,
             provisioner: "example.com/bucket".into(),
             parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             reclaim_policy: ReclaimPolicy::Delete,

@@ -5,7 +5,7 @@ use crate::decide::class::Class;
 use crate::decide::request;
 use crate::error::Error;
 use crate::refusal::Refusal;
-use crate::store::{ClaimId, CommonParameters, Mode, Plan, Provisioner, ReclaimPolicy, Record};
+use crate::store::{ClaimId, CommonParameters, Mode, Plan, Provisioner, Reason, ReclaimPolicy, Record};
 
 /// The name of the claim, and the start of its bucket's name.
 const NAME: &str = "doctor";
@@ -15,6 +15,8 @@ const NAME: &str = "doctor";
 pub(crate) struct Sample {
     pub(crate) common: CommonParameters,
     pub(crate) record: Record,
+    /// What the store warns about the class.
+    pub(crate) warning: Option<(&'static Reason, String)>,
 }
 
 impl Sample {
@@ -43,13 +45,13 @@ impl Sample {
             Mode::Granted => ReclaimPolicy::Retain,
         };
         let record = Record::new(claim, &class.name, reclaim_policy, plan).with_cluster(cluster);
-        Ok(Self { common, record })
+        Ok(Self { common, record, warning: request::warning(provisioner, class) })
     }
 
     /// Whether an examination of this one finds the same as one of the other: same credentials, same endpoint, same
     /// permissions.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let examined = |Self { common, record }: &Self| {
+        let examined = |Self { common, record, .. }: &Self| {
             let mut plan = record.plan.clone();
             plan.user = plan.user.map(|_| String::new());
             (plan.rotation, plan.on_delete) = Default::default();
@@ -82,6 +84,7 @@ mod tests {
     fn sample(parameters: &[(&str, &str)]) -> Result<Sample, Error> {
         let class = Class {
             name: "fast".into(),
+            uid: None,
             provisioner: "p".into(),
             parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             reclaim_policy: ReclaimPolicy::Delete,

@@ -1,8 +1,9 @@
-//! Events on claims and ObjectBuckets.
+//! Events on claims, ObjectBuckets and classes.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::api::wire;
+use crate::decide::class::Class;
 use crate::decide::report::Severity;
 use crate::reasons;
 use crate::state::context::Context;
@@ -39,6 +40,21 @@ pub(crate) async fn record_event<P>(
         ..ObjectReference::default()
     };
     publish(ctx, about, severity, reason, note).await;
+}
+
+/// Publishes a Warning on a StorageClass, once while the operator runs. Best effort, as [`event`].
+pub(crate) async fn class_warning<P>(ctx: &Context<P>, class: &Class, reason: &str, note: &str) {
+    if !ctx.warned_classes.lock().insert(class.uid.clone().unwrap_or_default()) {
+        return;
+    }
+    let about = ObjectReference {
+        api_version: Some("storage.k8s.io/v1".to_owned()),
+        kind: Some("StorageClass".to_owned()),
+        name: Some(class.name.clone()),
+        uid: class.uid.clone(),
+        ..ObjectReference::default()
+    };
+    publish(ctx, about, Severity::Warning, reason, note).await;
 }
 
 async fn publish<P>(ctx: &Context<P>, about: ObjectReference, severity: Severity, reason: &str, note: &str) {

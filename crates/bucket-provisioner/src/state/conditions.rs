@@ -15,8 +15,8 @@ pub(crate) struct Conditions {
     known: AtomicU8,
     /// A write of a status has raised the generation.
     raises_generation: AtomicBool,
-    /// Only one claim at a time tries it out.
-    pub(crate) asking: tokio::sync::Mutex<()>,
+    /// Only one claim at a time tries it out, and none before this time.
+    pub(crate) asking: tokio::sync::Mutex<Option<tokio::time::Instant>>,
 }
 
 const YES: u8 = 1;

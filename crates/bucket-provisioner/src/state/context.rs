@@ -1,11 +1,13 @@
 //! What every reconcile shares: the client, the provisioner, the caches, the memory.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::caches::Caches;
@@ -83,6 +85,8 @@ pub(crate) struct Context<P> {
     pub(crate) crds: Crds,
     /// ObjectBuckets that no label finds by their bucket.
     pub(crate) unlabelled: Unlabelled,
+    /// The uids of classes on which the store's warning is published.
+    pub(crate) warned_classes: Mutex<HashSet<String>>,
 }
 
 impl<P> Context<P> {
@@ -112,6 +116,7 @@ impl<P> Context<P> {
             orphans: Orphans::default(),
             crds: Crds::default(),
             unlabelled: Unlabelled::default(),
+            warned_classes: Mutex::default(),
             options,
         }
     }

@@ -368,6 +368,15 @@ pub trait Provisioner: Send + Sync + 'static {
         Ok(request.plan(self.endpoint(request.parameters)))
     }
 
+    /// What an admin should know about a class although it can be used: a reason and a sentence. `doctor` shows it, and so does
+    /// an event on the class when its first claim is provisioned. Pure.
+    ///
+    /// Nothing by default.
+    fn class_warning(&self, parameters: &Self::Parameters) -> Option<(&'static Reason, String)> {
+        let _ = parameters;
+        None
+    }
+
     /// The account of the provisioning credentials. It is recorded with what is created, because what is missing in
     /// another account was not deleted. Called before every verb, so the answer should be cached while the credentials
     /// are the same.

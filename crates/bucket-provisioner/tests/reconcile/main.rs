@@ -5,6 +5,7 @@
 mod api_server;
 mod calls;
 mod crash;
+mod edits;
 mod faults;
 mod flow;
 mod orphans;

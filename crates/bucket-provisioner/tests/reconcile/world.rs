@@ -100,6 +100,10 @@ impl World {
         self.api.edit("objectbucketclaims", NAMESPACE, CLAIM, patch);
     }
 
+    pub fn edit_config_map(&self, patch: &Value) {
+        self.api.edit("configmaps", NAMESPACE, CLAIM, patch);
+    }
+
     pub fn edit_record(&self, patch: &Value) {
         self.api.edit("objectbuckets", "", RECORD, patch);
     }

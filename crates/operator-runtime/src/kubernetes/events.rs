@@ -72,9 +72,15 @@ fn event_about(about: ObjectReference, spec: EventSpec<'_>, reporter: &str) -> E
         action: Some("Reconcile".to_owned()),
         regarding: Some(about),
         reporting_controller: Some(reporter.to_owned()),
-        reporting_instance: Some(reporter.to_owned()),
+        reporting_instance: Some(instance()),
         ..Event::default()
     }
+}
+
+/// The pod, or else the host, which the API server wants in up to 128 bytes.
+fn instance() -> String {
+    let host = hostname::get().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if host.is_empty() { "unknown".to_owned() } else { shorten(&host, 128) }
 }
 
 /// The same in each process of one build.

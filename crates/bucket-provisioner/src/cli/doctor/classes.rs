@@ -71,6 +71,9 @@ fn settings(class: &StorageClass, sample: &Sample, namespaces: Option<&[String]>
         }
     };
     let mut findings = vec![Finding::about("parameters").good(format!("claims get {gets}"))];
+    if let Some((reason, message)) = &sample.warning {
+        findings.push(Finding::about("parameters").warning(message.as_str()).with_remedy(reason.remedy));
+    }
     if plan.user.is_none() {
         let message = "claims get the provisioning credentials themselves, with all their permissions";
         let remedy = "if the store can create users, recreate the class so that each claim gets its own";

@@ -155,6 +155,7 @@ fn real_class(setup: &Setup, asks: Asks) -> ClassLookup {
     let on_delete = setup.on_delete.map(|on_delete| ("onDelete".to_owned(), on_delete.to_owned()));
     ClassLookup::Found(Class {
         name: CLASS.into(),
+        uid: None,
         provisioner: "model".into(),
         parameters: brownfield.into_iter().chain(on_delete).collect(),
         reclaim_policy: setup.reclaim_policy,

@@ -21,7 +21,7 @@ use crate::decide::plan::{self, RecordState, Surroundings};
 use crate::decide::record::Stored;
 use crate::decide::report::Report;
 use crate::decide::steps::{self, ProvisionStep};
-use crate::decide::{legacy, output_data};
+use crate::decide::{legacy, output_data, request};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
 use crate::objects::{claims, events, namespaces, records, status};
@@ -79,6 +79,11 @@ async fn begin<'a, P: Provisioner>(
     let found = records::find(ctx, &claim).await?;
     let stored = match plan::record_state(&surroundings, &claim, found)? {
         RecordState::Planned { name, record } => {
+            if let ClassLookup::Found(class) = class
+                && let Some((reason, note)) = request::warning(&ctx.provisioner, class)
+            {
+                events::class_warning(ctx, class, reason.name, &note).await;
+            }
             return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, record).await?)));
         }
         RecordState::Predecessor { stored, record } => {
@@ -119,7 +124,12 @@ impl<P: Provisioner> Attempt<'_, P> {
             ProvisionStep::WriteSecret => self.write_secret().await?,
             ProvisionStep::Probe => return self.probe().await,
             ProvisionStep::MarkCredentialsPublished => self.mark_credentials_published().await?,
-            ProvisionStep::WriteConfigMap => self.write_config_map().await?,
+            ProvisionStep::WriteConfigMap => {
+                if let Some(wait) = self.wait_before_repair()? {
+                    return Ok(Some(Next::After(wait)));
+                }
+                self.write_config_map().await?;
+            }
             ProvisionStep::MarkBound => records::mark_bound(self.ctx, self.stored_mut()?).await?,
             ProvisionStep::LinkRecord => self.link_record().await?,
             ProvisionStep::UpdateStatus => self.update_status().await?,
@@ -158,13 +168,26 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// A bound claim that lost its keys several times in a row waits before it gets new ones.
     fn wait_before_replacement(&self) -> Option<Duration> {
-        let (ctx, id) = (self.ctx, &self.claim.id);
-        let wait = ctx.memory.get(id, |m| m.upkeep.replacement_in());
+        let wait = self.ctx.memory.get(&self.claim.id, |m| m.upkeep.replacement_in());
         let waits = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
-        waits.then(|| {
-            ctx.memory.entry(id, |m| m.waits.defer(wait));
-            wait
-        })
+        waits.then(|| self.defer(wait))
+    }
+
+    /// A bound claim whose ConfigMap was changed several times in a row waits before the next repair.
+    fn wait_before_repair(&self) -> Result<Option<Duration>, Error> {
+        let wait = self.ctx.memory.get(&self.claim.id, |m| m.upkeep.repair_in());
+        let stored = self.stored()?;
+        if wait.is_zero() || !stored.bound() {
+            return Ok(None);
+        }
+        let wanted = output_data::config_map(&self.ctx.label, &stored.record);
+        let differs = |found| output_data::difference(found, &wanted).is_some();
+        Ok(self.config_map.existing().is_none_or(differs).then(|| self.defer(wait)))
+    }
+
+    fn defer(&self, wait: Duration) -> Duration {
+        self.ctx.memory.entry(&self.claim.id, |m| m.waits.defer(wait));
+        wait
     }
 
     async fn mark_credentials_published(&mut self) -> Result<(), Error> {
@@ -183,7 +206,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let id = &self.claim.id;
         let record = &self.stored()?.record;
         let config_map = output_data::config_map(&self.ctx.label, record);
-        outputs::write(
+        let written = outputs::write(
             &self.ctx.config_maps_in(&id.namespace),
             &self.ctx.field_manager,
             &self.config_map,
@@ -191,6 +214,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             id,
         )
         .await?;
+        if written.is_some() && self.stored()?.bound() {
+            self.ctx.memory.entry(id, |m| m.upkeep.repaired());
+        }
         // The ConfigMap that was just overwritten was the last trace of that bucket.
         let unfinished = match &self.config_map {
             Current::Owned(config_map) => legacy::unfinished_bucket(config_map),

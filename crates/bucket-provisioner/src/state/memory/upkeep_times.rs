@@ -26,6 +26,7 @@ pub(crate) struct UpkeepTimes {
     /// The last reported failure, as a hash, so that it is not reported twice in a row.
     last_note: Option<u64>,
     replacements: BurstLimiter,
+    repairs: BurstLimiter,
     key_searches: BurstLimiter,
     /// The last answered request for another attempt, as a hash.
     retried: Option<u64>,
@@ -119,6 +120,16 @@ impl UpkeepTimes {
     /// How long keys must not be replaced.
     pub(crate) fn replacement_in(&self) -> Duration {
         self.replacements.wait()
+    }
+
+    /// The ConfigMap was written again.
+    pub(crate) fn repaired(&mut self) {
+        self.repairs.note();
+    }
+
+    /// How long the ConfigMap must not be written again.
+    pub(crate) fn repair_in(&self) -> Duration {
+        self.repairs.wait()
     }
 
     /// The store is asked to delete unused keys. That it is asked again while it works does not count.

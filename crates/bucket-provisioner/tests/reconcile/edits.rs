@@ -1,0 +1,59 @@
+//! Claims and outputs that somebody edits.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::calls::{Calls, Verdict};
+use crate::flow::{Flow, Kind, Step};
+use crate::world::World;
+
+const FLOW: Flow = Flow { kind: Kind::Generated, step: Step::Provide };
+
+/// Another controller that writes it as well does not take the calls that others need.
+#[tokio::test(start_paused = true)]
+async fn a_config_map_that_is_edited_all_the_time_is_repaired_at_intervals() {
+    let (world, calls) = (FLOW.world(), Calls::default());
+    let _operator = world.start(&calls);
+    FLOW.submit(&world);
+    world.until("bound", World::is_bound).await;
+    world.afterwards().await;
+    let bucket = |world: &World| world.config_map().unwrap_or_default()["data"]["BUCKET_NAME"].clone();
+    let right = bucket(&world);
+    calls.begin(|_| Verdict::Pass);
+    for round in 0..120 {
+        world.edit_config_map(&json!({ "data": { "BUCKET_NAME": format!("other-{round}") } }));
+        sleep(Duration::from_secs(1)).await;
+    }
+    let repairs = calls.all().iter().filter(|call| call.name == "patch configmaps").count();
+    assert!((4..=8).contains(&repairs), "{repairs} repairs in two minutes");
+    world.until("repaired", |world| bucket(world) == right).await;
+}
+
+/// `kubectl wait` compares the two.
+#[tokio::test(start_paused = true)]
+async fn the_condition_observes_every_edit_of_the_claim() {
+    let (world, calls) = (FLOW.world(), Calls::default());
+    let _operator = world.start(&calls);
+    FLOW.submit(&world);
+    world.until("bound", World::is_bound).await;
+    world.afterwards().await;
+    for edit in [
+        json!({ "spec": { "additionalConfig": {} } }),
+        json!({ "spec": { "additionalConfig": { "color": " red " } } }),
+        // As `kubectl replace` and Argo CD's Replace=true do with what Git has.
+        json!({ "metadata": { "finalizers": null }, "spec": { "bucketName": null, "objectBucketName": null } }),
+    ] {
+        world.edit_claim(&edit);
+        world.until("observed", |world| world.is_bound() && is_observed(&world.claim().unwrap_or_default())).await;
+    }
+    world.afterwards().await;
+    assert!(is_observed(&world.claim().unwrap_or_default()), "{:#?}", world.claim());
+}
+
+fn is_observed(claim: &Value) -> bool {
+    let mut conditions = claim["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = conditions.find(|condition| condition["type"] == "Ready");
+    ready.is_some_and(|ready| ready["observedGeneration"] == claim["metadata"]["generation"])
+}

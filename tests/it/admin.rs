@@ -359,6 +359,27 @@ async fn a_standby_is_ready_and_shows_the_lease_holder() {
     standby.ended(PATIENCE).await;
 }
 
+/// Whoever installed it twice sees which one serves.
+#[tokio::test]
+async fn of_operators_in_two_namespaces_the_second_does_not_serve() {
+    let (world, elsewhere) = (World::new().await, World::new().await);
+    let (first, second) = (free_address(), free_address());
+    let start_in = |namespace: &str, address| {
+        let timing = ["--lease-duration=9s", "--lease-renew-deadline=6s", "--lease-retry-period=500ms"];
+        start(&world, address, &[&["--leader-elect=true", "--lease-namespace", namespace], &timing[..]].concat())
+    };
+    let leader = start_in(&world.namespace, first);
+    wait_serving(first).await;
+    let mut other = start_in(&elsewhere.namespace, second);
+    let report = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
+    assert!(report.starts_with(&format!("standing by: {}/", world.namespace)), "{report}");
+    wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(0.0)).await;
+    leader.terminate();
+    wait_serving(second).await;
+    other.terminate();
+    other.ended(PATIENCE).await;
+}
+
 #[tokio::test]
 async fn an_unusable_address_is_refused_only_if_it_was_chosen() {
     let world = World::new().await;

@@ -49,10 +49,10 @@ pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
     let Subject { account, namespace, lease, lease_namespace, serves } = subject;
     let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease))];
     let cluster_wide = match serves {
-        Serves::Everywhere => everywhere(),
+        Serves::Everywhere => everywhere(lease),
         Serves::Namespace { claims, owners } => {
             add_roles(&mut roles, claims, owners);
-            of_no_namespace()
+            of_no_namespace(lease)
         }
     };
     operator_runtime::rbac::objects(account, namespace, &cluster_wide, &roles)
@@ -84,7 +84,7 @@ fn add(roles: &mut Vec<Local>, namespace: &str, rules: Vec<Value>) {
 }
 
 /// All that an operator for all namespaces needs, besides its lease.
-fn everywhere() -> Vec<Value> {
+fn everywhere(lease: &str) -> Vec<Value> {
     vec![
         claims(),
         records(),
@@ -95,12 +95,13 @@ fn everywhere() -> Vec<Value> {
         events(),
         rule("", &["namespaces"], &["get"]),
         crds(),
+        leases(lease),
     ]
 }
 
 /// The cluster-scoped permissions that an operator for one namespace needs.
-fn of_no_namespace() -> Vec<Value> {
-    vec![records(), status(&["objectbuckets/status"]), classes(), namespace(CLUSTER_NAMESPACE), crds()]
+fn of_no_namespace(lease: &str) -> Vec<Value> {
+    vec![records(), status(&["objectbuckets/status"]), classes(), namespace(CLUSTER_NAMESPACE), crds(), leases(lease)]
 }
 
 /// What an operator for one namespace needs in the namespace of the claims.
@@ -116,6 +117,13 @@ fn of_the_lease(name: &str) -> Vec<Value> {
     vec![rule(group, &["leases"], &["create"]), own]
 }
 
+/// To find an operator in another namespace that serves the same claims. A list of one name is all that this allows.
+fn leases(name: &str) -> Value {
+    let mut leases = rule("coordination.k8s.io", &["leases"], &["list"]);
+    leases["resourceNames"] = json!([name]);
+    leases
+}
+
 /// The permissions that an operator for all namespaces needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
@@ -127,7 +135,7 @@ pub(crate) struct Rules {
 /// What an operator with a lease of this name needs.
 pub(crate) fn rules(lease: &str) -> serde_json::Result<Rules> {
     let read = |rules: Vec<Value>| Vec::deserialize(Value::Array(rules));
-    Ok(Rules { everywhere: read(everywhere())?, of_the_lease: read(of_the_lease(lease))? })
+    Ok(Rules { everywhere: read(everywhere(lease))?, of_the_lease: read(of_the_lease(lease))? })
 }
 
 const BUCKETS: &str = "objectbucket.io";

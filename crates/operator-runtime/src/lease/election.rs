@@ -129,9 +129,19 @@ impl Election {
 
     /// The duration that the holder has written, or ours.
     fn duration(&self, record: &LeaseSpec) -> Duration {
-        let seconds = record.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(self.lease_seconds);
-        Duration::from_secs(seconds.unsigned_abs().into())
+        duration(record).unwrap_or(Duration::from_secs(self.lease_seconds.unsigned_abs().into()))
     }
+
+    /// Whether this process holds the lease, as far as it was seen.
+    pub(super) fn holds(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| holder(&seen.record) == Some(&self.identity))
+    }
+}
+
+/// How long a record is valid after its last renewal.
+pub(super) fn duration(record: &LeaseSpec) -> Option<Duration> {
+    let seconds = record.lease_duration_seconds.filter(|seconds| *seconds > 0)?;
+    Some(Duration::from_secs(seconds.unsigned_abs().into()))
 }
 
 /// Names the holder, too: one of a version that does not know the annotation leaves that of its predecessor.
@@ -145,7 +155,7 @@ pub fn version_of_holder(lease: &Lease) -> Option<&str> {
     (holder(lease.spec.as_ref()?) == Some(identity)).then_some(version)
 }
 
-fn holder(record: &LeaseSpec) -> Option<&str> {
+pub(super) fn holder(record: &LeaseSpec) -> Option<&str> {
     record.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
 
 use super::election::{Election, Step};
 use super::log::{LeaseLog, describe, is_namespace, no_answer};
@@ -151,9 +151,23 @@ impl Elector {
         }
     }
 
-    /// Releases the lease that an unanswered write may have taken.
+    /// Gives the lease back, because `leader` serves the same from another namespace, and waits for some time.
+    pub(super) async fn yield_to(&mut self, leader: &str) {
+        let lease = &self.log.lease;
+        tracing::error!(
+            lease,
+            leader,
+            "an operator in another namespace serves the same claims, so this one does not: uninstall one of them, or give \
+             one another --provisioner-name and StorageClasses of its own"
+        );
+        self.observer.stands_by(leader);
+        self.release().await;
+        sleep(jittered(5 * self.timing().retry_period())).await;
+    }
+
+    /// Releases the lease that was just taken, or that an unanswered write may have taken.
     pub(super) async fn withdraw(&mut self) {
-        if self.knowledge == Knowledge::Unanswered {
+        if self.knowledge == Knowledge::Unanswered || self.election.holds() {
             self.release().await;
         }
     }

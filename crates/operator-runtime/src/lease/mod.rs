@@ -8,6 +8,7 @@
 //! | `election` | decides what to do about the lease. Pure |
 //! | `elector` | reads, writes and watches the Lease |
 //! | `log` | the log lines about the lease |
+//! | `others` | finds Leases of the same name in other namespaces |
 //! | [`Term`] | the right to work, which ends by itself unless it is renewed |
 //! | [`Timing`] | the durations |
 //! | [`name`] | the name of a Lease, and the identity of its holder |
@@ -49,6 +50,7 @@ mod election;
 mod elector;
 mod log;
 mod name;
+mod others;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -60,11 +62,13 @@ use std::task::Poll;
 
 use futures::future::{Either, select};
 use kube::Client;
+use tokio::time::Instant;
 
 pub use self::election::version_of_holder;
 use self::elector::Elector;
 pub use self::elector::{Lost, Options};
 pub use self::name::{identity, name};
+use self::others::Others;
 pub use self::term::{Term, TermOver};
 pub use self::timing::{BadTiming, Timing};
 use crate::observe::Observer;
@@ -83,8 +87,9 @@ pub fn client(config: &kube::Config) -> Result<Client, kube::Error> {
 /// Waits for the lease, does `work` while this process holds it, and releases it.
 ///
 /// # Flow
-/// 1. Stands by until the lease is free, or its holder has been silent for the lease's duration. Only then is `work`
-///    called. A watch shows at once when the lease is released.
+/// 1. Stands by until the lease is free, or its holder has been silent for the lease's duration, and nobody holds a lease
+///    of the same name in another namespace. Only then is `work` called. A watch shows at once when the lease is
+///    released.
 /// 2. Calls `work` with the [`Term`], and renews the lease until it ends. `stop` is ignored from now on: `work` decides
 ///    when to end, and the lease is held until then.
 /// 3. Releases the lease, so that the next process does not have to wait. This takes 1.5 s at most.
@@ -95,7 +100,8 @@ pub fn client(config: &kube::Config) -> Result<Client, kube::Error> {
 ///
 /// # Assumptions
 /// `work` makes its calls through the term: [`Term::fence`] for Kubernetes, [`Term::is_over`] for others. The client
-/// needs the permissions `get`, `list`, `watch` and `update` on this Lease, and `create` on leases in its namespace.
+/// needs the permissions `get`, `list`, `watch` and `update` on this Lease, `create` on leases in its namespace, and `list`
+/// on Leases of this name in all namespaces, without which it does not look there.
 ///
 /// # Errors
 /// [`Lost`]: the term ended before `work` did, and `work` was dropped. The caller should end the process, because tasks
@@ -117,8 +123,10 @@ pub async fn lead_observed<W: Future>(
     stop: impl Future<Output = ()>,
     work: impl FnOnce(Term) -> W,
 ) -> Result<Option<W::Output>, Lost> {
+    let Options { name, namespace, timing, .. } = &options;
+    let others = Others::new(client.clone(), name, namespace, timing.attempt_timeout());
     let mut elector = Elector::new(client, options, observer.clone());
-    let acquired = match select(pin!(elector.acquire()), pin!(stop)).await {
+    let acquired = match select(pin!(acquire_alone(&mut elector, &others)), pin!(stop)).await {
         Either::Left((since, _)) => Some(since),
         Either::Right(((), _)) => None,
     };
@@ -155,5 +163,17 @@ pub async fn lead_observed<W: Future>(
             Ok(Some(done))
         }
         Err(lost) => Err(lost.unwrap_or_else(|| elector.not_renewed())),
+    }
+}
+
+/// Waits until the lease is ours, and nobody holds one of the same name elsewhere; returns since when it is. Each writes its
+/// own lease before it looks, so of two that start together at least one sees the other.
+async fn acquire_alone(elector: &mut Elector, others: &Others) -> Instant {
+    loop {
+        let since = elector.acquire().await;
+        match others.leader().await {
+            Some(leader) => elector.yield_to(&leader).await,
+            None => return since,
+        }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Reason> {
 
 crate::reasons! {
     Progress {
+        PENDING = "Pending": "no operator has processed the claim: none runs, or the class belongs to another provisioner", "wait some seconds; then check class and operator";
+        PROVISIONING = "Provisioning": "the bucket and the access to it are being created", "wait";
         BOUND = "Bound": "the bucket can be used", "";
         WAITING_FOR_CREDENTIALS = "WaitingForCredentials": "the store does not accept the new key yet, which usually takes seconds", "wait; a key that the store does not accept after about 90 seconds is replaced";
         KEYS_INACTIVE = "KeysInactive": "the claim's access key was deactivated at the store, not by the operator; apps cannot use the bucket", "for a new key, change the claim's annotation `objectbucket.io/rotate-keys`; or activate the key at the store";

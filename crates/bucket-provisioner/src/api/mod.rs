@@ -18,8 +18,11 @@ pub(crate) use guard::{Guard, Unreadable};
 pub(crate) use operator_runtime::name::object_name;
 pub use status::{Condition, ConditionStatus};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSON};
 use kube::CustomResourceExt as _;
+use serde_json::json;
+
+use crate::reasons;
 
 /// With a CustomResourceDefinition all claims are deleted, so neither Argo CD nor Flux nor Helm may delete it because it is
 /// no longer among what they install.
@@ -36,5 +39,24 @@ pub fn crds() -> [(&'static str, CustomResourceDefinition); 2] {
         annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
         crd
     };
-    [("objectbucketclaims.yaml", kept(ObjectBucketClaim::crd())), ("objectbuckets.yaml", kept(ObjectBucket::crd()))]
+    let claims = with_default_status(ObjectBucketClaim::crd());
+    [("objectbucketclaims.yaml", kept(claims)), ("objectbuckets.yaml", kept(ObjectBucket::crd()))]
+}
+
+/// A claim that no operator has seen is not ready. Tools that wait for objects of any kind take one without conditions for
+/// ready ("kstatus", sigs.k8s.io/cli-utils).
+fn with_default_status(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schemas =
+        crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    let statuses = schemas.filter_map(|schema| schema.properties.as_mut()?.get_mut("status"));
+    for status in statuses {
+        status.default = Some(JSON(json!({ "conditions": [{
+            "type": reasons::READY,
+            "status": "Unknown",
+            "reason": reasons::PENDING,
+            "message": "no operator has processed the claim yet",
+            "lastTransitionTime": "1970-01-01T00:00:00Z",
+        }]})));
+    }
+    crd
 }

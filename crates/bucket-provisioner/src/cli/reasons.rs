@@ -13,7 +13,7 @@ change. The message names the field or the object, its value, and the remedy.
 
 | phase | meaning |
 |---|---|
-| none | no operator has processed the claim: the operator does not run, or the class belongs to another provisioner |
+| none | no operator has processed the claim: none runs, or the class belongs to another provisioner. The reason is `Pending`, or none with a CRD of others |
 | Pending | the operator is working on the claim; or it waits for something that is not the claim's, such as the class, its Secret or a permission, which the reason names. It retries when the class, its Secret or the claim changes; after 10 s, 20 s and so on up to five minutes, because it cannot see that permissions change at the store; and at once when the annotation `objectbucket.io/retry` of the claim gets another value |
 | Bound | the bucket can be used: the operator has tested the claim's keys |
 | Failed | the claim itself must be changed, or another one created. The operator retries when the claim changes, and as if it were Pending |

@@ -69,6 +69,19 @@ impl Report {
         }
     }
 
+    /// What the claim asks for is being created.
+    pub(crate) fn provisioning() -> Self {
+        Self {
+            phase: ClaimPhase::Pending,
+            ready: ConditionStatus::False,
+            reason: reasons::PROVISIONING,
+            message: "the bucket and the access to it are being created".to_owned(),
+            other_conditions: None,
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
     /// The store does not accept the new keys yet.
     pub(crate) fn waiting_for_credentials(claim: &Claim, answer: &str) -> Self {
         Self {

@@ -106,7 +106,9 @@ async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, cha
     // A bound claim that only reports an ignored edit does not become bound again.
     let bound_before = claim.bound() && *reason == reasons::BOUND;
     let further_progress = *severity == Severity::Progress && change == StatusChange::Message;
-    if !bound_before && !further_progress {
+    // It begins with each claim, and ends in a moment.
+    let is_news = *reason != reasons::PROVISIONING;
+    if is_news && !bound_before && !further_progress {
         event(ctx, &claim.id, *severity, reason, message).await;
     }
     if let Some(name) = &report.damaged_record {

@@ -126,7 +126,7 @@ pub(super) fn at_each_step<B: Backend>(
 }
 
 /// Reasons of a claim on which the operator works, and which has not failed.
-const PROGRESS: [&str; 4] = ["Purging", "Removing", "Settling", "WaitingForCredentials"];
+const PROGRESS: [&str; 6] = ["Pending", "Provisioning", "Purging", "Removing", "Settling", "WaitingForCredentials"];
 
 /// Whether the Ready condition of a claim is False because something has failed.
 pub(super) fn is_unready(claim: &ObjectBucketClaim) -> bool {

@@ -15,7 +15,9 @@ use crate::reasons;
 use crate::store::Failure as _;
 
 /// Reasons of claims that make progress without an admin.
-const PROGRESS: [&str; 5] = [
+const PROGRESS: [&str; 7] = [
+    reasons::PENDING,
+    reasons::PROVISIONING,
     reasons::WAITING_FOR_CREDENTIALS,
     reasons::SETTLING,
     reasons::REMOVING,

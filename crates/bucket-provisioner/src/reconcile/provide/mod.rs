@@ -19,7 +19,7 @@ use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
 use crate::decide::plan::{self, RecordState, Surroundings};
 use crate::decide::record::Stored;
-use crate::decide::report::Report;
+use crate::decide::report::{ConditionSupport, Report};
 use crate::decide::steps::{self, ProvisionStep};
 use crate::decide::{legacy, output_data, request};
 use crate::error::Error;
@@ -112,6 +112,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         match step {
             ProvisionStep::AddFinalizer => {
                 claims::add_finalizer(self.ctx, &mut self.claim, self.record_state.record()).await?;
+                self.report_beginning().await?;
             }
             ProvisionStep::Record => self.write_record().await?,
             ProvisionStep::Adopt => return self.take_record_over().await,
@@ -140,6 +141,16 @@ impl<P: Provisioner> Attempt<'_, P> {
             ProvisionStep::Done => return Ok(Some(self.succeeded())),
         }
         Ok(None)
+    }
+
+    /// Tools take a claim without conditions for ready. Ours have one from their CRD.
+    async fn report_beginning(&self) -> Result<(), Error> {
+        let Claim { status, .. } = &self.claim;
+        let says_nothing = status.phase.is_none() && status.conditions.is_empty();
+        if !says_nothing || self.ctx.conditions.condition_support() == ConditionSupport::No {
+            return Ok(());
+        }
+        status::update_status(self.ctx, &self.claim, &Report::provisioning()).await
     }
 
     /// Continues from the record and the outputs that were found, with the upkeep that is due.

@@ -70,6 +70,11 @@ pub fn create(objects: &mut Objects, write: Write<'_>) -> Result<Value, Refusal>
     if has_status(&key) {
         object.as_object_mut().expect("an object").remove("status");
     }
+    if key.plural == "objectbucketclaims" {
+        let pending = json!({ "type": "Ready", "status": "Unknown", "reason": "Pending", "message": "" });
+        // The default of our CRD.
+        object["status"] = json!({ "conditions": [pending] });
+    }
     note_manager(None, &mut object, manager, None);
     let object = without_empty(object);
     Ok(if dry_run { object } else { objects.write(key, object, true) })

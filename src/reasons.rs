@@ -1,5 +1,7 @@
 //! The reason codes of claims that come from AWS. `docs/reasons.md` is generated from them.
 
+use bucket_provisioner::store::Reason;
+
 bucket_provisioner::reasons! {
     Claim {
         BUCKET_TAKEN = "BucketTaken": "a bucket of that name exists and is not this claim's", "choose another name; or, for a bucket of your own, write a brownfield class";
@@ -39,4 +41,11 @@ bucket_provisioner::reasons! {
     Operator {
         INVALID_ENVIRONMENT = "InvalidEnvironment": "an endpoint variable of the operator is not a URL", "correct the Deployment";
     }
+}
+
+/// What an admin should know about a class whose buckets are in this region, because nothing names one.
+pub(crate) fn region_not_named(region: &str) -> Option<(&'static Reason, String)> {
+    let reason = TABLE.iter().find(|reason| reason.name == REGION_NOT_NAMED)?;
+    let message = "the class names no region, and the operator's environment has no AWS_REGION, so its buckets are in";
+    Some((reason, format!("{message} {region}")))
 }

@@ -198,14 +198,8 @@ impl Provisioner for AwsProvisioner {
     const REASONS: &'static [&'static Reason] = reasons::TABLE;
 
     fn class_warning(&self, parameters: &ClassParameters) -> Option<(&'static Reason, String)> {
-        if !plan::has_default_region(parameters, self.environment().ok()?) {
-            return None;
-        }
-        let reason = reasons::TABLE.iter().find(|reason| reason.name == reasons::REGION_NOT_NAMED)?;
-        let message = format!(
-            "the class names no region, and the operator's environment has no AWS_REGION, so its buckets are in {DEFAULT_REGION}"
-        );
-        Some((reason, message))
+        let has_default = plan::has_default_region(parameters, self.environment().ok()?);
+        has_default.then(|| reasons::region_not_named(DEFAULT_REGION))?
     }
 
     fn check_bucket_name(name: &str, mode: Mode) -> Result<(), String> {

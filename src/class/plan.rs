@@ -36,7 +36,7 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     plan
 }
 
-/// Whether neither class nor operator says in which region of AWS buckets are.
+/// Whether neither the class nor the operator names a region of AWS.
 pub(crate) fn has_default_region(class: &ClassParameters, environment: &Environment) -> bool {
     let url = class.s3_endpoint.as_ref().or(environment.s3.as_ref());
     class.region.is_none() && environment.region.is_none() && url.is_none_or(|url| is_host_of_aws(url.host()))

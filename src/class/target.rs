@@ -176,7 +176,7 @@ mod tests {
         for environment in [&aws, &proxied] {
             assert_eq!(sts(&both, environment), Sts::At("https://iam.example".into()));
         }
-        // Its records have it, whatever the environment says later.
+        // Its records have it, whatever the environment is later.
         let private = "https://vpce-0a1b-2c3d.iam.us-east-1.vpce.amazonaws.com";
         assert_eq!(sts(&[("iamEndpoint", private)], &aws), Sts::Aws);
         let privately = Environment::read(|name| (name == "AWS_ENDPOINT_URL_IAM").then(|| private.into())).unwrap();

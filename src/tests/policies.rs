@@ -111,7 +111,7 @@ fn the_boundary_lets_an_app_do_what_its_policy_gives() {
 }
 
 /// What deletes or replaces is for this account's buckets. A bucket that does not exist has no account: the condition must
-/// not hide that it is gone.
+/// not hide that.
 #[test]
 fn only_buckets_of_the_owners_account_can_be_deleted() {
     for policy in [PLAIN, BOUNDED] {

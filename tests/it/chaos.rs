@@ -97,13 +97,8 @@ impl Chaos {
         world.create_unrelated_objects().await;
         let archive = world.unique("archive");
         world.account.create_bucket(&archive).await;
-        let seconds = Duration::from_secs;
-        world.aws.upstream().strict(Strictness {
-            key_delay: seconds(2),
-            lag: seconds(2),
-            name_delay: seconds(2),
-            ..Strictness::PROMPT
-        });
+        let late = Duration::from_secs(2);
+        world.aws.upstream().strict(Strictness { key_delay: late, lag: late, name_delay: late, ..Strictness::PROMPT });
         let mut chaos = Self {
             before: Footprint::default(),
             seed,

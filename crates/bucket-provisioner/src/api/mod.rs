@@ -22,8 +22,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomR
 use kube::CustomResourceExt as _;
 use serde_json::json;
 
-use crate::reasons;
-
 /// With a CustomResourceDefinition all claims are deleted, so neither Argo CD nor Flux nor Helm may delete it because it is
 /// no longer among what they install.
 const KEPT: [(&str, &str); 3] = [
@@ -51,9 +49,9 @@ fn with_default_status(mut crd: CustomResourceDefinition) -> CustomResourceDefin
     let statuses = schemas.filter_map(|schema| schema.properties.as_mut()?.get_mut("status"));
     for status in statuses {
         status.default = Some(JSON(json!({ "conditions": [{
-            "type": reasons::READY,
+            "type": "Ready",
             "status": "Unknown",
-            "reason": reasons::PENDING,
+            "reason": "Pending",
             "message": "no operator has processed the claim yet",
             "lastTransitionTime": "1970-01-01T00:00:00Z",
         }]})));

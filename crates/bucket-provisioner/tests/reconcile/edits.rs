@@ -13,7 +13,7 @@ const FLOW: Flow = Flow { kind: Kind::Generated, step: Step::Provide };
 
 /// Another controller that writes it as well does not take the calls that others need.
 #[tokio::test(start_paused = true)]
-async fn a_config_map_that_is_edited_all_the_time_is_repaired_at_intervals() {
+async fn a_config_map_that_changes_often_is_repaired_at_intervals() {
     let (world, calls) = (FLOW.world(), Calls::default());
     let _operator = world.start(&calls);
     FLOW.submit(&world);

@@ -1,6 +1,6 @@
 -- Health of ObjectBucketClaims in Argo CD, for resource.customizations.health.objectbucket.io_ObjectBucketClaim in the
 -- ConfigMap argocd-cm. The check that Argo CD brings along reads the phase alone: for it, a bound claim is healthy although
--- its bucket or its keys are gone.
+-- its bucket or its keys no longer exist.
 local progress = {
   Pending = true,
   Provisioning = true,

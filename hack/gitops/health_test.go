@@ -55,7 +55,7 @@ var examples = []example{
 	{"it gets new keys", seen,
 		`{"phase": "Bound", "conditions": [{"type": "Ready", "status": "False", "reason": "WaitingForCredentials"}]}`,
 		"Progressing", status.InProgressStatus, status.InProgressStatus},
-	{"its bucket is gone", seen,
+	{"somebody deleted its bucket", seen,
 		`{"phase": "Bound", "conditions": [{"type": "Ready", "status": "False", "reason": "BucketGone"}]}`,
 		"Degraded", status.FailedStatus, status.InProgressStatus},
 	{"it is being deleted", seen + `, "deletionTimestamp": "2026-01-01T00:00:00Z"`,

@@ -72,7 +72,6 @@ pub(crate) fn warning<P: Provisioner>(provisioner: &P, class: &Class) -> Option<
 }
 
 /// The common parameters, the store's own as they were written, and these parsed.
-#[expect(clippy::type_complexity, reason = "three parts of one class, named where they are taken")]
 fn parse<P: Provisioner>(
     class: &Class,
 ) -> Result<(CommonParameters, BTreeMap<String, String>, P::Parameters), ParameterError> {

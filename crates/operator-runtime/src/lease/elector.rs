@@ -58,6 +58,13 @@ pub enum Lost {
         /// Identity of the holder.
         holder: String,
     },
+    /// A snapshot of etcd was restored. What this process has in its caches, and the versions from which it watches, are of
+    /// a time that the cluster has not seen.
+    #[error("lease {lease} is lost: the cluster was set back to an earlier state, and everything has to be read again")]
+    SetBack {
+        /// `namespace/name`.
+        lease: String,
+    },
 }
 
 pub(super) struct Elector {
@@ -65,6 +72,9 @@ pub(super) struct Elector {
     options: Options,
     election: Election,
     knowledge: Knowledge,
+    /// The version of the Lease that was last read or written. They only grow.
+    version: u64,
+    is_set_back: bool,
     log: LeaseLog,
     observer: Observer,
 }
@@ -98,6 +108,8 @@ impl Elector {
             election: Election::new(&options.name, &options.identity, options.timing.lease_seconds())
                 .with_version(observer.version()),
             knowledge: Knowledge::Stale,
+            version: 0,
+            is_set_back: false,
             log: LeaseLog::new(lease),
             observer,
             options,
@@ -129,12 +141,17 @@ impl Elector {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick comes at once, but the lease was written just now.
         tick.tick().await;
+        self.is_set_back = false;
         loop {
             let renewal = async {
                 tick.tick().await;
                 self.attempt().await
             };
-            match timeout_at(deadline.at(), renewal).await {
+            let renewed = timeout_at(deadline.at(), renewal).await;
+            if self.is_set_back {
+                return Lost::SetBack { lease: self.log.lease.clone() };
+            }
+            match renewed {
                 Ok(Attempt::Ours { since }) => deadline.extend(since + timing.renew_deadline()),
                 Ok(Attempt::Theirs { holder }) => return Lost::Taken { lease: self.log.lease.clone(), holder },
                 Ok(Attempt::Failed) => {}
@@ -249,15 +266,28 @@ impl Elector {
         if matches!(written, Err(kube::Error::Api(_))) {
             self.knowledge = Knowledge::Stale;
         }
-        self.election.observe(Some(written?), Instant::now());
+        let written = written?;
+        self.note_version(&written);
+        self.election.observe(Some(written), Instant::now());
         self.knowledge = Knowledge::Current;
         Ok(Attempt::Ours { since: sent })
     }
 
     async fn read(&mut self) -> kube::Result<()> {
         let found = self.api.get_opt(&self.options.name).await?;
+        if let Some(found) = &found {
+            self.note_version(found);
+        }
         self.election.observe(found, Instant::now());
         Ok(())
+    }
+
+    /// Reads and writes of one process follow each other, and see versions that only grow. What a watch shows may be older.
+    fn note_version(&mut self, lease: &Lease) {
+        let version = lease.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
+        let Some(version) = version else { return };
+        self.is_set_back |= version < self.version;
+        self.version = version;
     }
 
     /// Waits until the next attempt: until the retry period is over, or the holder has been silent for too long, or the

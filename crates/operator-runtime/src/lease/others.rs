@@ -34,7 +34,7 @@ impl Others {
         let problem = match timeout(self.limit, self.api.list(&params)).await {
             Ok(Ok(leases)) => {
                 let now = Timestamp::now();
-                return leases.items.iter().filter_map(|lease| self.leads(lease, now)).next();
+                return leases.items.iter().find_map(|lease| self.leads(lease, now));
             }
             Ok(Err(error)) => describe(&error),
             Err(_elapsed) => no_answer(self.limit),

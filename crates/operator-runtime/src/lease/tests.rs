@@ -347,3 +347,17 @@ async fn a_standby_reads_the_lease_once_every_retry_period() {
     let looks = server.with(|state| state.calls.len());
     assert!((45..=101).contains(&looks), "{looks} reads in 100 retry periods");
 }
+
+/// A snapshot of etcd is restored under a running process.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_set_back_ends_the_term() {
+    let server = Server::default();
+    let mut leader = Leader::start(&server, "a");
+    leader.began().await;
+    let snapshot = server.with(|state| (state.version, state.lease.clone()));
+    sleep(20 * SECOND).await;
+    server.with(|state| (state.version, state.lease) = snapshot);
+    let since = Instant::now();
+    assert!(matches!(leader.lost().await, Lost::SetBack { .. }));
+    assert!(since.elapsed() <= 2 * SECOND, "at the next renewal: {:?}", since.elapsed());
+}

@@ -20,6 +20,9 @@ pub struct Options {
     pub provision_retry: Retry,
     /// How `delete` is retried.
     pub delete_retry: Retry,
+    /// Whether the volumes of released PersistentVolumes are deleted that lack the annotation with their uid: other programs
+    /// write none, and a copy could have lost it.
+    pub deletes_unmarked_volumes: bool,
     /// How many failures of a namespace are retried in a second; the first 100 come without a pause.
     pub retries_per_second: u32,
     /// Whether this process may call the store.
@@ -37,6 +40,7 @@ impl Options {
             resync_period: Duration::from_secs(15 * 60),
             provision_retry: Retry::default(),
             delete_retry: Retry::default(),
+            deletes_unmarked_volumes: false,
             retries_per_second: 10,
             permit: Permit::always(),
             observer: Observer::default(),

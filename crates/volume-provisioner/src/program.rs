@@ -16,7 +16,7 @@ use super::options::Options;
 use super::permissions;
 use super::provisioner::VolumeProvisioner;
 use operator_runtime::flags::{self, AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
-use operator_runtime::lease::{self, Term};
+use operator_runtime::lease::{self, Term, Timing};
 use operator_runtime::observe::Observer;
 use operator_runtime::program::{self, Identity, block_on, documents, print};
 use operator_runtime::values::{duration, go_style, object_name, provisioner_name};
@@ -92,7 +92,11 @@ async fn serve<P: VolumeProvisioner>(provisioner: P, args: &Args, observer: Obse
     // Instances with different identities work at the same time, so each has a lease of its own.
     let identity = Some(provisioner.identity()).filter(|identity| !identity.is_empty());
     let name = args.lease.name().unwrap_or_else(|| lease::name(&options.provisioner_name, identity));
-    let lease = args.lease.options(name, &config.default_namespace)?;
+    let mut lease = args.lease.options(name, &config.default_namespace)?;
+    // One instance a node, which nobody stands by for: a cluster has thousands of nodes, and each renewal is a write.
+    if let Some(lease) = lease.as_mut().filter(|lease| identity.is_some() && lease.timing == Timing::default()) {
+        lease.timing = Timing::slow();
+    }
     let work = |client, term: Option<Term>, stop| {
         if let Some(term) = term {
             options.permit = Permit::new(move || !term.is_over());
@@ -167,6 +171,10 @@ struct RunArgs {
     /// disables it.
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_FAILED_DELETE_THRESHOLD", default_value_t = 0)]
     failed_delete_threshold: u32,
+    /// Also delete the volumes of released PersistentVolumes that lack the annotation volume.objectbucket.io/uid: those that
+    /// another program provisioned, and were released before this one has seen them.
+    #[arg(long, global = true, env = "PROVISIONER_DELETE_UNMARKED_VOLUMES", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    delete_unmarked_volumes: bool,
     /// How many failures of a namespace to retry in a second. The first 100 come without a pause.
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_RETRIES_PER_SECOND", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     retries_per_second: u32,
@@ -207,6 +215,7 @@ impl RunArgs {
             resync_period: self.resync_period,
             provision_retry: retry(self.failed_provision_threshold),
             delete_retry: retry(self.failed_delete_threshold),
+            deletes_unmarked_volumes: self.delete_unmarked_volumes,
             retries_per_second: self.retries_per_second,
             ..Options::new(&self.provisioner_name)
         }

@@ -160,7 +160,9 @@ async fn a_class_that_selects_no_node_is_refused() {
 async fn of_two_for_one_node_the_second_is_a_standby() {
     let (stage, root) = (Stage::new().await, TempDir::new());
     let class = stage.class("hostpath", of_own_group()).await;
+    let timing = ["--lease-duration=6s", "--lease-renew-deadline=4s", "--lease-retry-period=1s"];
     let elected = program(&root, "node-1").args(["--leader-elect=true", "--lease-namespace", &stage.namespace]);
+    let elected = elected.args(timing);
     let one = start(&stage, &elected);
     stage.submit("first", &class, json!({})).await;
     stage.wait_volume("first").await;
@@ -222,7 +224,8 @@ async fn volumes_of_the_go_provisioner_are_taken_over() {
     }
     // Both are on this node after all.
     for left in [&foreign, &unknown] {
-        let patch = json!({ "metadata": { "annotations": { IDENTITY: "node-1" } } });
+        let uid = stage.pvs().get(left).await.unwrap().uid();
+        let patch = json!({ "metadata": { "annotations": { IDENTITY: "node-1", wire::VOLUME_UID: uid } } });
         let patch = kube::api::Patch::Merge(patch);
         stage.pvs().patch(left, &kube::api::PatchParams::default(), &patch).await.unwrap();
         stage.wait_volume_gone(left).await;

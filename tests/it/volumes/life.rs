@@ -194,7 +194,10 @@ async fn a_volume_that_was_restored_from_a_backup_keeps_its_data() {
     assert_eq!(shelf.volumes(), std::slice::from_ref(&name));
     // An admin confirms that it may be deleted.
     let unmarked = json!({ "metadata": { "annotations": { wire::VOLUME_UID: null } } });
-    stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(unmarked)).await.unwrap();
+    let restored = stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(unmarked)).await.unwrap();
+    stage.wait_event(&name, "VolumeFailedDelete", "lacks the annotation").await;
+    let marked = json!({ "metadata": { "annotations": { wire::VOLUME_UID: restored.uid() } } });
+    stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(marked)).await.unwrap();
     stage.wait_volume_gone(&name).await;
     assert_eq!(shelf.volumes(), Vec::<String>::new());
 }

@@ -42,6 +42,12 @@ impl Default for Timing {
 }
 
 impl Timing {
+    /// 60 s, 40 s and 20 s: a tenth of the writes, where nobody waits for the lease of a crashed process.
+    pub fn slow() -> Self {
+        let [lease_duration, renew_deadline, retry_period] = [60, 40, 20].map(Duration::from_secs);
+        Self { lease_duration, renew_deadline, retry_period }
+    }
+
     /// - `lease_duration`: how long the lease is valid after its last renewal, in whole seconds, because the Lease
     ///   stores whole seconds. A crashed leader is replaced after this time.
     /// - `renew_deadline`: how long a leader works after its last renewal; shorter than the lease duration.
@@ -106,6 +112,7 @@ mod tests {
     #[test]
     fn the_default_keeps_the_rules() {
         assert_eq!(timing(15.0, 10.0, 2.0), Ok(Timing::default()));
+        assert_eq!(timing(60.0, 40.0, 20.0), Ok(Timing::slow()));
     }
 
     #[test]

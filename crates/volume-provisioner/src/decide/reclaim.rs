@@ -24,18 +24,24 @@ pub(crate) enum Due {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Doubt {
     #[error(
-        "the volume is not deleted, because this PersistentVolume was restored or copied: its annotation {key} has the uid of another one. If the volume is to be deleted, remove the annotation; if not, set spec.persistentVolumeReclaimPolicy to Retain",
+        "the volume is not deleted, because this PersistentVolume was restored or copied: its annotation {key} has the uid of another one. If the volume is to be deleted, write this one's metadata.uid there; if not, set spec.persistentVolumeReclaimPolicy to Retain",
         key = wire::VOLUME_UID
     )]
     Copied,
+    #[error(
+        "the volume is not deleted, because this PersistentVolume lacks the annotation {key}: another program provisioned it, or it was restored or copied. If the volume is to be deleted, write its metadata.uid there, or start the provisioner with --delete-unmarked-volumes; if not, set spec.persistentVolumeReclaimPolicy to Retain",
+        key = wire::VOLUME_UID
+    )]
+    Unmarked,
     #[error(
         "the volume is not deleted, because claim {0} names this PersistentVolume. If that claim is to have the volume, remove uid and resourceVersion from spec.claimRef; if not, delete the claim"
     )]
     Named(String),
 }
 
-/// `named_by`: a claim that names the PersistentVolume, as `namespace/name`.
-pub(crate) fn due(volume: &PersistentVolume, provisioner: &str, named_by: Option<&str>) -> Due {
+/// `named_by`: a claim that names the PersistentVolume, as `namespace/name`. `deletes_unmarked`: one without its uid is its
+/// own, as before there was that annotation.
+pub(crate) fn due(volume: &PersistentVolume, provisioner: &str, named_by: Option<&str>, deletes_unmarked: bool) -> Due {
     let annotations = volume.metadata.annotations.as_ref();
     let annotation = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
     if annotation(wire::PROVISIONED_BY) != Some(provisioner) {
@@ -47,14 +53,12 @@ pub(crate) fn due(volume: &PersistentVolume, provisioner: &str, named_by: Option
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     match (policy, phase) {
         (Some("Delete"), Some("Released")) if deleting && !has_finalizer => Due::Nothing,
-        (Some("Delete"), Some("Released")) => {
-            let copied = annotation(wire::VOLUME_UID).is_some_and(|uid| Some(uid) != volume.metadata.uid.as_deref());
-            match named_by {
-                Some(claim) => Due::Keep(Doubt::Named(claim.to_owned())),
-                None if copied => Due::Keep(Doubt::Copied),
-                None => Due::Delete,
-            }
-        }
+        (Some("Delete"), Some("Released")) => match (named_by, annotation(wire::VOLUME_UID)) {
+            (Some(claim), _) => Due::Keep(Doubt::Named(claim.to_owned())),
+            (None, Some(uid)) if Some(uid) != volume.metadata.uid.as_deref() => Due::Keep(Doubt::Copied),
+            (None, None) if !deletes_unmarked => Due::Keep(Doubt::Unmarked),
+            (None, _) => Due::Delete,
+        },
         (Some("Delete"), Some("Bound")) if !deleting && (!has_finalizer || annotation(wire::VOLUME_UID).is_none()) => {
             Due::Protect
         }
@@ -86,7 +90,7 @@ mod tests {
     }
 
     fn due_of(volume: Value) -> Due {
-        due(&serde_json::from_value(volume).unwrap(), NAME, None)
+        due(&serde_json::from_value(volume).unwrap(), NAME, None, false)
     }
 
     #[test]
@@ -96,7 +100,7 @@ mod tests {
             assert_eq!(due_of(volume("Delete", phase)), Due::Nothing, "{phase}");
         }
         assert_eq!(
-            due(&serde_json::from_value(volume("Delete", "Released")).unwrap(), "example.com/other", None),
+            due(&serde_json::from_value(volume("Delete", "Released")).unwrap(), "example.com/other", None, true),
             Due::Nothing
         );
         let mut other = volume("Delete", "Released");
@@ -132,12 +136,14 @@ mod tests {
         let mut copy = volume("Delete", "Released");
         copy["metadata"]["uid"] = json!("another");
         assert_eq!(due_of(copy.clone()), Due::Keep(Doubt::Copied));
-        let named = due(&serde_json::from_value(copy.clone()).unwrap(), NAME, Some("shop/data"));
+        let named = due(&serde_json::from_value(copy.clone()).unwrap(), NAME, Some("shop/data"), true);
         assert_eq!(named, Due::Keep(Doubt::Named("shop/data".to_owned())), "whose message has the remedy");
-        // One that was provisioned by another version has no annotation with its uid.
+        // One that was provisioned by another program has no annotation with its uid.
         copy["metadata"]["annotations"] = json!({ wire::PROVISIONED_BY: NAME });
-        assert_eq!(due_of(copy), Due::Delete);
+        let unmarked = serde_json::from_value(copy).unwrap();
+        assert_eq!(due(&unmarked, NAME, None, false), Due::Keep(Doubt::Unmarked));
+        assert_eq!(due(&unmarked, NAME, None, true), Due::Delete, "an admin has vouched for all of them");
         let released = serde_json::from_value(volume("Delete", "Released")).unwrap();
-        assert_eq!(due(&released, NAME, Some("shop/data")), Due::Keep(Doubt::Named("shop/data".to_owned())));
+        assert_eq!(due(&released, NAME, Some("shop/data"), true), Due::Keep(Doubt::Named("shop/data".to_owned())));
     }
 }

@@ -23,8 +23,11 @@ use crate::request::{SelectedNode, VolumeRequest};
 use crate::state::{Context, LAG, inputs};
 use crate::volume::VolumeToDelete;
 use crate::wire;
-use operator_runtime::engine::{Inputs, QueueKey, Reconcile, Urgency};
+use operator_runtime::engine::{Inputs, QueueKey, Reconcile, Urgency, hash};
 use operator_runtime::observe::spans::{self, SpanTarget};
+
+/// Within which time instances that compete for a claim try to get it, each at a time of its own.
+const SPREAD_MILLISECONDS: u64 = 2000;
 
 /// Until an attempt that still runs has ended.
 const BUSY: Duration = Duration::from_secs(1);
@@ -175,7 +178,17 @@ async fn provide<P: VolumeProvisioner>(
     if let Some(volume) = ctx.memory.undone(&claim.uid().unwrap_or_default()) {
         delete_begun(ctx, claim, volume).await?;
     }
-    // 5. From now on the claim cannot vanish. (writes)
+    // 5. Other instances may want a claim for which no node was selected. (reads)
+    let identity = ctx.provisioner.identity();
+    if !is_held && request.selected_node.is_none() && !identity.is_empty() {
+        let wait = hash(&(identity, claim.uid())) % SPREAD_MILLISECONDS;
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        let shown = ctx.claims.get(&ObjectRef::from_obj(&**claim));
+        if shown.is_none_or(|shown| claim::holder(&shown).is_some()) {
+            return Ok(());
+        }
+    }
+    // From now on the claim cannot vanish. (writes)
     let held = claims::hold(ctx, claim).await.map_err(Failed::kubernetes("hold the claim"))?;
     // 6. The volume. (writes)
     let event = async {

@@ -34,7 +34,7 @@ pub(crate) fn reconcile<P: VolumeProvisioner>(
     ctx: &Arc<Context<P>>,
     object: &ObjectRef<PersistentVolume>,
 ) -> Reconcile {
-    let is_due = |volume: &Arc<PersistentVolume>| reclaim::due(volume, &ctx.who.provisioner, None) != Due::Nothing;
+    let is_due = |volume: &Arc<PersistentVolume>| due(ctx, volume, None) != Due::Nothing;
     let Some(volume) = ctx.volumes.get(object).filter(is_due) else { return Reconcile::Later(None) };
     let ctx = Arc::clone(ctx);
     Reconcile::Now(Box::pin(async move {
@@ -100,7 +100,7 @@ async fn dispatch<P: VolumeProvisioner>(
     {
         return Err(Failed::Verb(error.clone()));
     }
-    match reclaim::due(volume, &ctx.who.provisioner, named_by(ctx, volume).await?.as_deref()) {
+    match due(ctx, volume, named_by(ctx, volume).await?.as_deref()) {
         Due::Nothing => {}
         // By its owner alone, once it is known who that is.
         Due::Protect if owner.is_err() => {}
@@ -108,7 +108,7 @@ async fn dispatch<P: VolumeProvisioner>(
         Due::RemoveFinalizer => set_finalizer(ctx, volume, false).await?,
         Due::Keep(doubt) => {
             return Err(Failed::Verb(match doubt {
-                Doubt::Copied => VolumeError::terminal(doubt.to_string()),
+                Doubt::Copied | Doubt::Unmarked => VolumeError::terminal(doubt.to_string()),
                 // The claim may be deleted.
                 Doubt::Named(_) => VolumeError::retryable(doubt.to_string()),
             }));
@@ -119,6 +119,10 @@ async fn dispatch<P: VolumeProvisioner>(
         }
     }
     Ok(None)
+}
+
+fn due<P>(ctx: &Context<P>, volume: &PersistentVolume, named_by: Option<&str>) -> Due {
+    reclaim::due(volume, &ctx.who.provisioner, named_by, ctx.options.deletes_unmarked_volumes)
 }
 
 /// The claim that the PersistentVolume is released from, if there is one of that name now that names it, too.
@@ -152,9 +156,7 @@ async fn delete<P: VolumeProvisioner>(
             found.map_err(Failed::kubernetes("read the PersistentVolume"))?
         }
     };
-    let is_it = |live: &PersistentVolume| {
-        live.uid() == volume.uid() && reclaim::due(live, &ctx.who.provisioner, None) == Due::Delete
-    };
+    let is_it = |live: &PersistentVolume| live.uid() == volume.uid() && due(ctx, live, None) == Due::Delete;
     let Some(live) = live.filter(is_it).map(Arc::new) else { return Ok(None) };
     // 3. The volume. (writes)
     let uid = volume.metadata.uid.as_deref().unwrap_or_default();
@@ -202,9 +204,7 @@ async fn protect<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<(), F
         return Ok(());
     }
     let live = volumes::get(ctx, &volume.name_any()).await.map_err(Failed::kubernetes("read the PersistentVolume"))?;
-    let needs_it = |live: &PersistentVolume| {
-        live.uid() == volume.uid() && reclaim::due(live, &ctx.who.provisioner, None) == Due::Protect
-    };
+    let needs_it = |live: &PersistentVolume| live.uid() == volume.uid() && due(ctx, live, None) == Due::Protect;
     let Some(live) = live.filter(needs_it) else { return Ok(()) };
     volumes::mark(ctx, &live).await.map_err(Failed::kubernetes("write into the PersistentVolume"))?;
     if has(&live, wire::VOLUME_FINALIZER) { Ok(()) } else { set_finalizer(ctx, &live, true).await }

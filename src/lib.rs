@@ -9,6 +9,7 @@
 //! | [`client`] | `clients`, `http`: clients, and connections, which are blocked when the lease is lost; [`client::owner`]: the credentials of a class; `account`, `sts`, `clock`: their account; `limiter`, `quota`: how fast it may be called, what it has no room for; [`client::call`], `codes`: a call, and what its error means; [`client::error`], `remedy`, `failure`: messages, remedies, whether a retry can help |
 //! | `progress` | how far a creation came |
 //! | `doctor` | the checks of `doctor`: whether claims of a class can work |
+//! | `flags` | the operator's own flags |
 //! | `inventory`, `recall` | what the account holds; a claim whose ObjectBucket was lost, restored from tags |
 //! | `reasons` | reason codes, which users read |
 //!
@@ -18,6 +19,7 @@
 pub mod class;
 pub mod client;
 mod doctor;
+mod flags;
 mod iam;
 mod inventory;
 mod progress;
@@ -32,6 +34,7 @@ mod verbs;
 
 pub use self::client::error::Error;
 pub use self::client::owner::Owner;
+pub use self::flags::Flags;
 pub use self::verbs::AwsProvisioner;
 
 /// `StorageClass.provisioner` of the classes for AWS, by default.

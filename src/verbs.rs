@@ -30,8 +30,7 @@ use crate::reasons;
 use crate::recall;
 use crate::s3::emptying::Emptyings;
 use crate::s3::{bucket, purge, tags};
-use crate::{Error, Owner, PROVISIONER_NAME};
-use bucket_provisioner::NoFlags;
+use crate::{Error, Flags, Owner, PROVISIONER_NAME};
 use bucket_provisioner::store::{
     AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Deactivation, Endpoint,
     Failure as _, FailureClass, Finding, Inventory, Mode, ParameterError, Plan, Probe, ProbeCall, Provisioner, Reason,
@@ -73,8 +72,9 @@ impl AwsProvisioner {
     ///
     /// # Errors
     /// None.
-    pub async fn start(_: NoFlags, start: Start) -> Result<Self, Infallible> {
-        Ok(Self::new(start))
+    pub async fn start(flags: Flags, start: Start) -> Result<Self, Infallible> {
+        let store = Self::new(start);
+        Ok(Self { environment: store.environment.map(|environment| environment.with(flags)), ..store })
     }
 
     /// The store for AWS, and for stores with the same interface.

@@ -2,6 +2,7 @@
 
 use crate::class::region::Variants;
 use crate::class::values::{EndpointUrl, Region};
+use crate::flags::Flags;
 use bucket_provisioner::store::ParameterError;
 
 /// The endpoints that the SDK's environment variables set.
@@ -14,9 +15,16 @@ pub struct Environment {
     pub(crate) region: Option<Region>,
     /// Of AWS's own endpoints.
     pub(crate) variants: Variants,
+    /// The most calls to IAM in a second, by the flag.
+    pub(crate) iam_calls_per_second: Option<u32>,
 }
 
 impl Environment {
+    /// With what flags set.
+    pub(crate) fn with(self, Flags { iam_calls_per_second }: Flags) -> Self {
+        Self { iam_calls_per_second, ..self }
+    }
+
     /// Reads AWS_ENDPOINT_URL, and AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_IAM and AWS_ENDPOINT_URL_STS, which take
     /// precedence, unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is true ("Service-specific endpoints", AWS SDKs and Tools
     /// reference guide), AWS_USE_FIPS_ENDPOINT and AWS_USE_DUALSTACK_ENDPOINT, and AWS_REGION or AWS_DEFAULT_REGION, if that is
@@ -47,6 +55,7 @@ impl Environment {
             sts: endpoint("AWS_ENDPOINT_URL_STS")?.or(any),
             region,
             variants,
+            iam_calls_per_second: None,
         })
     }
 }

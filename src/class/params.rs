@@ -48,6 +48,11 @@ struct Raw {
     /// such a bucket, because anybody who can submit claims could create it before you do. Needs `bucketName`.
     #[schemars(extend("default" = "`no`"))]
     allow_claimed_bucket: Option<String>,
+    /// The most calls to IAM in a second for claims of this class, such as `5`: the rate of IAM is that of the whole account,
+    /// and others need the rest. Reads and changes count separately. The operator's flag `--iam-calls-per-second` is
+    /// for all classes; the lower one counts.
+    #[schemars(extend("default" = "none"))]
+    iam_calls_per_second: Option<String>,
 }
 
 /// The parameters of a class, checked.
@@ -69,6 +74,8 @@ pub struct ClassParameters {
     pub permissions_boundary: Option<PolicyArn>,
     /// Whether the bucket that the class names can be one that was created for another claim.
     pub claimed_bucket: ClaimedBucket,
+    /// The most calls to IAM in a second.
+    pub iam_calls_per_second: Option<u32>,
 }
 
 impl Parameters for ClassParameters {
@@ -109,6 +116,7 @@ impl Parameters for ClassParameters {
             iam_path: IamPath::parse(raw.iam_path.as_deref().unwrap_or(DEFAULT_IAM_PATH))?,
             permissions_boundary: raw.permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
             claimed_bucket: claimed_bucket(raw.allow_claimed_bucket.as_deref(), common.bucket.is_some())?,
+            iam_calls_per_second: raw.iam_calls_per_second.as_deref().map(calls_per_second).transpose()?,
         })
     }
 }
@@ -134,6 +142,12 @@ fn claimed_bucket(value: Option<&str>, names_bucket: bool) -> Result<ClaimedBuck
         ));
     }
     Ok(if yes_or_no(NAME, value, false)? { ClaimedBucket::Allowed } else { ClaimedBucket::Refused })
+}
+
+fn calls_per_second(value: &str) -> Result<u32, ParameterError> {
+    value.parse().ok().filter(|calls| *calls > 0).ok_or_else(|| {
+        ParameterError::bad("iamCallsPerSecond", value, "is not a whole number above 0", "write a number such as \"5\"")
+    })
 }
 
 fn addressing(value: Option<&str>) -> Result<Addressing, ParameterError> {

@@ -31,6 +31,7 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
         }
         CredentialsMode::ShareOwner => plan.user = None,
     }
+    note(state::IAM_CALLS_PER_SECOND, class.iam_calls_per_second.map(|calls| calls.to_string()).as_deref());
     note(state::FORCE_PATH_STYLE, (class.addressing == Addressing::Path).then_some("true"));
     note(state::ALLOW_CLAIMED_BUCKET, (class.claimed_bucket == ClaimedBucket::Allowed).then_some("true"));
     plan

@@ -14,6 +14,7 @@ pub(crate) mod state {
     pub(crate) const IAM_ENDPOINT: &str = "iamEndpoint";
     pub(crate) const FORCE_PATH_STYLE: &str = "forcePathStyle";
     pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
+    pub(crate) const IAM_CALLS_PER_SECOND: &str = "iamCallsPerSecond";
 }
 
 /// The endpoints of calls. `None`: the default endpoint of AWS in the region.
@@ -25,6 +26,8 @@ pub(crate) struct Endpoints {
     pub(crate) sts: Sts,
     pub(crate) addressing: Addressing,
     pub(crate) variants: Variants,
+    /// The most calls to IAM in a second; reads and changes count separately.
+    pub(crate) iam_calls_per_second: Option<u32>,
 }
 
 impl Endpoints {
@@ -125,6 +128,13 @@ impl<'a> Target<'a> {
                     _ => Addressing::Host,
                 },
                 variants: environment.variants,
+                iam_calls_per_second: [
+                    noted(state::IAM_CALLS_PER_SECOND).and_then(|calls| calls.parse().ok()),
+                    environment.iam_calls_per_second,
+                ]
+                .into_iter()
+                .flatten()
+                .min(),
             },
             user: user.as_deref().map(|name| UserSpec {
                 name,
@@ -214,6 +224,7 @@ mod tests {
             ("forcePathStyle", "true"),
             ("iamPath", "/team/"),
             ("permissionsBoundary", "arn:aws:iam::123456789012:policy/bound"),
+            ("iamCallsPerSecond", "5"),
         ];
         let record = planned_as(record(), ordinary(&class));
         let target = Target::of(&record, &Environment::default());
@@ -235,6 +246,9 @@ mod tests {
                     fips: false,
                     dual_stack: false,
                 },
+                iam_calls_per_second: Some(
+                    5,
+                ),
             },
             Some(
                 UserSpec {

@@ -127,6 +127,11 @@ impl Service {
 }
 
 impl Operation {
+    /// Whether it changes nothing, by its name.
+    pub(crate) fn reads(self) -> bool {
+        ["Get", "List", "Head", "Simulate"].iter().any(|verb| format!("{self:?}").starts_with(verb))
+    }
+
     pub(crate) fn service(self) -> Service {
         use Operation as O;
 

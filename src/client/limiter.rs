@@ -1,5 +1,5 @@
 //! How fast an account may be called. AWS limits the calls of an account to a service, and shows that only by throttling
-//! some of them. There is one limiter for each account and service. While none is throttled, few are in flight at first, and
+//! some of them. There is one limiter for each account and service, for IAM one for reads and one for changes. While none is throttled, few are in flight at first, and
 //! each that ends lets two follow, so that the limit is not met by all at once. Then calls are sent one after another,
 //! at a rate that falls by a quarter with a throttled call and grows until the next one.
 //!
@@ -85,9 +85,9 @@ struct State {
 }
 
 impl Limiter {
-    /// Waits until a call may be sent.
-    pub(crate) async fn acquire(&self) -> Sent<'_> {
-        let waiting = self.enqueue();
+    /// Waits until a call may be sent. `ceiling`: calls a second, whatever is accepted.
+    pub(crate) async fn acquire(&self, ceiling: Option<u32>) -> Sent<'_> {
+        let waiting = self.enqueue(ceiling.map(f64::from));
         // Before a rate is known, only the service can be slow.
         if !waiting.starts_slowly().await {
             rate_wait::wait(waiting.over()).await;
@@ -95,12 +95,12 @@ impl Limiter {
         Sent { limiter: self, at: Instant::now() }
     }
 
-    fn enqueue(&self) -> Waiting<'_> {
+    fn enqueue(&self, ceiling: Option<f64>) -> Waiting<'_> {
         let mut state = self.state.lock();
         state.numbered += 1;
         let key = (rate_wait::is_check(), state.numbered);
         state.queue.insert(key);
-        Waiting { limiter: self, key }
+        Waiting { limiter: self, key, ceiling }
     }
 }
 
@@ -122,6 +122,7 @@ impl State {
 struct Waiting<'a> {
     limiter: &'a Limiter,
     key: (bool, u64),
+    ceiling: Option<f64>,
 }
 
 /// Why a call is not sent yet.
@@ -139,7 +140,10 @@ impl Waiting<'_> {
         if state.is_idle() {
             state.ended = 0;
         }
-        let rate = state.rate();
+        let rate = match (state.rate(), self.ceiling) {
+            (Some(rate), Some(ceiling)) => Some(rate.min(ceiling)),
+            (rate, ceiling) => rate.or(ceiling),
+        };
         let not_before = |until| Err(NotYet { is_limited: rate.is_some(), until });
         if state.queue.first() != Some(&self.key) {
             return not_before(None);

@@ -94,9 +94,10 @@ impl Store {
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
         let limiter = self.limiters.of(self.scope(operation, &resource));
+        let ceiling = self.endpoints.iam_calls_per_second.filter(|_| operation.service() == Service::Iam);
         let (mut backoff, mut retries) = (Backoff::default(), 0..RETRIES);
         loop {
-            let sent = limiter.acquire().await;
+            let sent = limiter.acquire(ceiling).await;
             let began = sent.at;
             let answer = self.call_once(operation, resource.clone(), Box::pin(send())).await;
             let is_throttled = answer.as_ref().map_or_else(CallError::is_throttled, &part);
@@ -168,7 +169,7 @@ impl Store {
         // If the account is not known, its credentials.
         let account = || self.account.known().or_else(|| self.key_id.clone()).unwrap_or_default();
         match operation.service() {
-            Service::Iam | Service::Sts => format!("IAM {iam:?} {}", account()),
+            Service::Iam | Service::Sts => format!("IAM {iam:?} {} {}", account(), operation.reads()),
             Service::Buckets => format!("S3 {s3:?} {region} {}", account()),
             Service::Objects => {
                 let deletes = matches!(operation, Operation::DeleteObjects | Operation::DeleteObject);

@@ -77,7 +77,7 @@ impl Service {
 async fn call(limiter: &Limiter, service: &Mutex<Service>) {
     let (latency, mut backoff) = (service.lock().latency, Backoff::default());
     loop {
-        let sent = limiter.acquire().await;
+        let sent = limiter.acquire(None).await;
         sleep(latency / 2).await;
         let executes = {
             let mut service = service.lock();
@@ -151,7 +151,7 @@ async fn what_is_never_throttled_is_soon_called_without_a_wait() {
     // 8, 16, 32 and 64 calls at a time.
     assert!(took <= latencies + Duration::from_millis(4 * 20), "{took:?}");
     assert_eq!(serve(&limiter, &service, AT_ONCE).await, (1.0, latencies));
-    limiter.acquire().await.answered(true);
+    limiter.acquire(None).await.answered(true);
     sleep(Duration::from_secs(100)).await;
     let (calls, took) = serve(&limiter, &service, AT_ONCE).await;
     assert!(
@@ -177,11 +177,11 @@ async fn few_calls_are_throttled_until_the_rate_is_known(#[values(5.0, 15.0, 50.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_hangs_is_not_taken_for_one_that_limits() {
     let limiter = Limiter::default();
-    let _calls = futures::future::join_all((0..8).map(|_| limiter.acquire())).await;
+    let _calls = futures::future::join_all((0..8).map(|_| limiter.acquire(None))).await;
     let waits = Arc::new(Mutex::new(0));
     let counted = Arc::clone(&waits);
     let clock = AttemptClock::new(false, move |_| *counted.lock() += 1);
-    assert_eq!(clock.within(Duration::from_secs(9), limiter.acquire()).await.err(), Some(Deadline::Working));
+    assert_eq!(clock.within(Duration::from_secs(9), limiter.acquire(None)).await.err(), Some(Deadline::Working));
     assert_eq!(*waits.lock(), 0);
 }
 
@@ -189,8 +189,8 @@ async fn a_service_that_hangs_is_not_taken_for_one_that_limits() {
 async fn a_call_that_is_given_up_makes_room_for_the_next() {
     let limiter = Limiter::default();
     for _ in 0..3 {
-        let calls = futures::future::join_all((0..8).map(|_| limiter.acquire())).await;
-        assert!(timeout(Duration::from_secs(9), limiter.acquire()).await.is_err(), "none has ended");
+        let calls = futures::future::join_all((0..8).map(|_| limiter.acquire(None))).await;
+        assert!(timeout(Duration::from_secs(9), limiter.acquire(None)).await.is_err(), "none has ended");
         drop(calls);
     }
 }
@@ -210,14 +210,14 @@ async fn a_service_that_throttles_everything_is_called_slowly() {
 #[tokio::test(start_paused = true)]
 async fn checks_are_last_and_no_call_that_waits_is_lost() {
     let limiter = Arc::new(Limiter::default());
-    limiter.acquire().await.answered(true);
-    limiter.acquire().await;
+    limiter.acquire(None).await.answered(true);
+    limiter.acquire(None).await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut calls = Vec::new();
     for (number, is_check) in [true, false, false, true, false].into_iter().enumerate() {
         let (limiter, order) = (Arc::clone(&limiter), Arc::clone(&order));
         let call = async move {
-            drop(limiter.acquire().await);
+            drop(limiter.acquire(None).await);
             order.lock().push(number);
         };
         let clock = AttemptClock::new(is_check, |_| {});
@@ -241,7 +241,7 @@ async fn a_limiter_is_forgotten_only_when_it_is_idle() {
     let of_new_buckets = || (0..AT_ONCE).for_each(|bucket| drop(limiters.of(format!("bucket {bucket}"))));
     of_new_buckets();
     let limiter = limiters.of("account".into());
-    let all = stream::iter(0..AT_ONCE).then(|_| limiter.acquire()).collect::<Vec<_>>();
+    let all = stream::iter(0..AT_ONCE).then(|_| limiter.acquire(None)).collect::<Vec<_>>();
     assert!(timeout(Duration::from_secs(1), all).await.is_ok(), "all are in flight at once");
 
     let left = Arc::downgrade(&limiter);
@@ -249,4 +249,22 @@ async fn a_limiter_is_forgotten_only_when_it_is_idle() {
     sleep(Duration::from_secs(3600)).await;
     of_new_buckets();
     assert!(left.upgrade().is_none(), "what is not used is not remembered");
+}
+
+/// Others in the account need the rest.
+#[tokio::test(start_paused = true)]
+async fn a_ceiling_holds_whatever_is_accepted() {
+    let limiter = Limiter::default();
+    let since = Instant::now();
+    for _ in 0..21 {
+        limiter.acquire(Some(5)).await.answered(false);
+    }
+    let took = since.elapsed();
+    assert!(took >= Duration::from_millis(3900) && took <= Duration::from_millis(4100), "{took:?}");
+    limiter.acquire(Some(5)).await.answered(true);
+    let since = Instant::now();
+    for _ in 0..5 {
+        limiter.acquire(Some(1000)).await.answered(false);
+    }
+    assert!(since.elapsed() <= Duration::from_millis(200), "the ceiling of one class is not that of another");
 }

@@ -1,0 +1,13 @@
+//! The operator's own flags.
+
+/// The flags of the operator for AWS.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "AWS")]
+pub struct Flags {
+    /// Make at most N calls a second to IAM of an account
+    ///
+    /// The rate that IAM accepts is that of the whole account, and others need the rest. Reads and changes count separately.
+    /// The class parameter iamCallsPerSecond is for one class; the lower one counts.
+    #[arg(long, value_name = "N", env = "PROVISIONER_IAM_CALLS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iam_calls_per_second: Option<u32>,
+}

@@ -1,5 +1,8 @@
 //! The operator's own flags.
 
+/// The most calls of a command to IAM in a second: an operator that serves needs the rest.
+const OF_COMMANDS: u32 = 10;
+
 /// The flags of the operator for AWS.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "AWS")]
@@ -10,4 +13,12 @@ pub struct Flags {
     /// The class parameter iamCallsPerSecond is for one class; the lower one counts.
     #[arg(long, value_name = "N", env = "PROVISIONER_IAM_CALLS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     pub iam_calls_per_second: Option<u32>,
+}
+
+impl Flags {
+    /// Those of a command that only reads, beside an operator that serves.
+    pub(crate) fn of_command(self) -> Self {
+        let calls = self.iam_calls_per_second.map_or(OF_COMMANDS, |calls| calls.min(OF_COMMANDS));
+        Self { iam_calls_per_second: Some(calls) }
+    }
 }

@@ -73,6 +73,7 @@ impl AwsProvisioner {
     /// # Errors
     /// None.
     pub async fn start(flags: Flags, start: Start) -> Result<Self, Infallible> {
+        let flags = if start.serves { flags } else { flags.of_command() };
         let store = Self::new(start);
         Ok(Self { environment: store.environment.map(|environment| environment.with(flags)), ..store })
     }

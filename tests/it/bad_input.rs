@@ -9,6 +9,7 @@ use serde_json::json;
 
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
+use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
@@ -53,6 +54,17 @@ async fn a_class_parameter_that_cannot_be_used_is_named(
     );
     assert!(world.aws.names().is_empty(), "AWS is not asked: {:?}", world.aws.names());
     assert_eq!(world.wait_event("photos", "InvalidClassParameter").await, ("Warning".to_owned(), message));
+}
+
+/// AWS knows none of the account's keys there.
+#[tokio::test]
+async fn a_region_that_is_not_enabled_is_a_cause_in_the_message() {
+    let world = World::new().await;
+    world.aws.upstream().strict(Strictness { region_is_disabled: true, ..Strictness::PROMPT });
+    let class = world.class("elsewhere").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    assert_contains(&world.wait_reason("photos", "CredentialsRefused").await, &["has not enabled the region"]);
 }
 
 #[tokio::test]

@@ -89,6 +89,20 @@ async fn a_strict_s3_refuses_what_s3_refuses() {
 }
 
 #[tokio::test]
+async fn a_strict_aws_checks_the_region_of_a_call() {
+    let world = World::new().await;
+    world.aws.upstream().strict(Strictness::PROMPT);
+    let elsewhere = Account::at(&world.aws.url, "us-east-1", "test", "test");
+    assert_eq!(elsewhere.iam.list_users().send().await.unwrap_err().code(), Some("SignatureDoesNotMatch"));
+    owner(&world).iam.list_users().send().await.unwrap();
+    world.aws.upstream().strict(Strictness { region_is_disabled: true, ..Strictness::PROMPT });
+    let unknown = owner(&world).iam.list_users().send().await.unwrap_err();
+    assert_eq!(unknown.code(), Some("InvalidClientTokenId"));
+    let unknown = owner(&world).s3.list_buckets().send().await.unwrap_err();
+    assert_eq!(unknown.code(), Some("InvalidAccessKeyId"));
+}
+
+#[tokio::test]
 async fn a_lagging_aws_shows_users_as_they_were() {
     let world = World::new().await;
     let user = world.unique("user");

@@ -72,7 +72,7 @@ async fn a_deleted_user_is_recreated_with_new_keys() {
     iam.delete_user_policy().user_name(&claim.user).policy_name("bucket-access").send().await.unwrap();
     iam.delete_user().user_name(&claim.user).send().await.unwrap();
     let key_delay = Duration::from_secs(2);
-    world.aws.upstream().strict(Strictness { key_delay, lag: Duration::ZERO, name_delay: Duration::ZERO });
+    world.aws.upstream().strict(Strictness { key_delay, ..Strictness::PROMPT });
     world.aws.clear();
 
     let _operator = watchful(&world).await;

@@ -220,7 +220,7 @@ async fn a_lost_key_is_deleted_once_iam_shows_it() {
     let before = Bound::new(&world, &class).await;
     operator.stop().await;
     let lag = Duration::from_secs(3);
-    world.aws.upstream().strict(Strictness { key_delay: Duration::ZERO, lag, name_delay: Duration::ZERO });
+    world.aws.upstream().strict(Strictness { lag, ..Strictness::PROMPT });
     let mut lost = false;
     world.aws.inject(move |call| match call.name.as_str() {
         "CreateAccessKey" if !std::mem::replace(&mut lost, true) => Verdict::LoseAnswer,

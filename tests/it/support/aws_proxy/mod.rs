@@ -134,6 +134,8 @@ pub(super) struct AwsCall {
     pub(super) boundary: Option<String>,
     /// Id of the key that signs.
     pub(super) signer: Option<String>,
+    /// The region for which it is signed.
+    pub(super) region: Option<String>,
     /// The canned ACL of what is put.
     pub(super) acl: Option<String>,
     /// The account that has to own the bucket.
@@ -155,6 +157,7 @@ impl AwsCall {
             path: form_field(body, "Path"),
             boundary: form_field(body, "PermissionsBoundary"),
             signer: scope.and_then(|scope| scope.split('/').next()).map(str::to_owned),
+            region: scope.and_then(|scope| scope.split('/').nth(2)).map(str::to_owned),
             acl: header("x-amz-acl").map(str::to_owned),
             expected_owner: header("x-amz-expected-bucket-owner").map(str::to_owned),
             query: parts.uri.query().unwrap_or_default().to_owned(),

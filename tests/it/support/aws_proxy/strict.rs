@@ -7,6 +7,8 @@
 //! | a new key is unknown for some seconds | "Changes that I make are not always immediately visible", IAM user guide |
 //! | IAM's reads lag behind writes | the same |
 //! | a user just created is unknown to writes, too | the same |
+//! | a call is signed for the region of its endpoint | "Elements of an AWS API request signature", IAM user guide |
+//! | a region that is not enabled knows none of the account's keys | "Enable or disable AWS Regions in your account", Account Management reference guide |
 //! | the name of a bucket just deleted is not free at once | "Deleting a general purpose bucket", S3 user guide |
 
 use std::collections::HashMap;
@@ -22,6 +24,7 @@ use provisioner_conformance::proxy::{Answer, Fault, plain, respond};
 use super::AwsCall;
 use super::buckets::Buckets;
 use super::people::People;
+use crate::support::REGION;
 use crate::support::account::Account;
 
 /// How strict and how slow AWS is.
@@ -41,6 +44,8 @@ pub(crate) struct Strictness {
     pub(crate) refuses_tags: bool,
     /// Buckets are listed in pages only.
     pub(crate) pages_buckets: bool,
+    /// The account has not enabled the region.
+    pub(crate) region_is_disabled: bool,
 }
 
 impl Strictness {
@@ -53,6 +58,7 @@ impl Strictness {
         user_delay: Duration::ZERO,
         refuses_tags: false,
         pages_buckets: true,
+        region_is_disabled: false,
     };
 }
 
@@ -101,7 +107,11 @@ impl Strict {
         call: &AwsCall,
         forward: impl Future<Output = Result<Answer, Fault>>,
     ) -> Result<Answer, Fault> {
-        if self.is_young(&self.keys_made, call.signer.as_deref(), self.strictness.key_delay) {
+        if call.region.as_ref().is_some_and(|region| region != REGION) {
+            return Ok(refuse(call, 403, "SignatureDoesNotMatch"));
+        }
+        let is_young = self.is_young(&self.keys_made, call.signer.as_deref(), self.strictness.key_delay);
+        if is_young || self.strictness.region_is_disabled {
             let code = if call.is_iam() { "InvalidClientTokenId" } else { "InvalidAccessKeyId" };
             return Ok(refuse(call, 403, code));
         }

@@ -266,5 +266,7 @@ async fn a_ceiling_holds_whatever_is_accepted() {
     for _ in 0..5 {
         limiter.acquire(Some(1000)).await.answered(false);
     }
-    assert!(since.elapsed() <= Duration::from_millis(200), "the ceiling of one class is not that of another");
+    // At the rate after a throttled call, when the time of the last one is over.
+    let took = since.elapsed();
+    assert!(took <= Duration::from_millis(400), "the ceiling of one class is not that of another: {took:?}");
 }

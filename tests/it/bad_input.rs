@@ -351,7 +351,8 @@ async fn a_malformed_claim_is_reported_and_delays_no_other() {
         let raw = raw.clone();
         async move {
             let reason = |claim: Option<&DynamicObject>| {
-                claim.is_some_and(|c| c.data.pointer("/status/conditions/0/reason").is_some())
+                let reason = claim.and_then(|claim| claim.data.pointer("/status/conditions/0/reason"));
+                reason.is_some_and(|reason| reason != "Pending")
             };
             let claim = seen(&raw, name, reason).await;
             let claim = claim.unwrap_or_else(|_| panic!("{name} has no condition")).unwrap();
@@ -363,5 +364,7 @@ async fn a_malformed_claim_is_reported_and_delays_no_other() {
     assert_contains(&message("wrong").await, &["7", "string", "correct spec"]);
     assert_contains(&message("empty").await, &["spec"]);
     let foreign = raw.get("foreign").await.unwrap();
-    assert!(foreign.data.get("status").is_none(), "another provisioner's claim is left alone");
+    let reason = foreign.data.pointer("/status/conditions/0/reason").unwrap();
+    assert_eq!(reason, "Pending", "another provisioner's claim is left alone");
+    assert!(foreign.data.pointer("/status/phase").is_none());
 }

@@ -49,8 +49,7 @@ async fn claims_work_with_crds_of_others(#[case] text: &str) {
     assert_eq!((&buckets["named"], &buckets["granted"]), (&named, &archive));
     let (_, note) = world.wait_event("unbindable", "OwnerSecretNotFound").await;
     assert!(note.contains("missing"), "{note}");
-    world.wait_reason("unbindable", "OwnerSecretNotFound").await;
-    assert_eq!(phase(&world.claims().get("unbindable").await.unwrap()), Some(ClaimPhase::Pending));
+    world.wait_claim("unbindable", "reported", |claim| phase(claim) == Some(ClaimPhase::Pending)).await;
 
     serve(&world, &greenfield, "before").await;
     let before = versions(&world).await;

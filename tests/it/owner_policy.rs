@@ -1,7 +1,5 @@
 //! The provisioning policies that `docs/` ships: they are enough for the operator, and what they keep from a thief.
 
-use std::time::Duration;
-
 use aws_sdk_iam::error::ProvideErrorMetadata as _;
 use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration};
 use bucket_provisioner::api::Condition;

@@ -73,10 +73,10 @@ async fn a_strict_s3_refuses_what_s3_refuses() {
     aws.enable_abac(&bucket);
     assert_eq!(put_tags(&["aws:stack", "b"]).await, Err("MethodNotAllowed".to_owned()));
 
-    let put = owner.s3.put_object().bucket(&bucket).key("k");
-    let private = put.clone().acl(aws_sdk_s3::types::ObjectCannedAcl::Private).send().await.unwrap_err();
+    let put = || owner.s3.put_object().bucket(&bucket).key("k");
+    let private = put().acl(aws_sdk_s3::types::ObjectCannedAcl::Private).send().await.unwrap_err();
     assert_eq!(private.code(), Some("AccessControlListNotSupported"));
-    put.send().await.unwrap();
+    put().send().await.unwrap();
     let other = owner.s3.get_bucket_tagging().bucket(&bucket).expected_bucket_owner("210987654321").send().await;
     assert_eq!(other.unwrap_err().code(), Some("AccessDenied"));
     aws.strict(Strictness { bucket_lag: HOUR, user_delay: HOUR, ..Strictness::PROMPT });

@@ -148,7 +148,10 @@ pub(super) fn volumes_after_lists<P: Send + Sync + 'static>(
     ctx: Arc<Context<P>>,
 ) -> impl Stream<Item = ObjectRef<PersistentVolume>> + Send {
     engine::received(listed).flat_map(move |()| {
-        let may = |shown: &PersistentVolume| reclaim::due(shown, &ctx.who.provisioner, None) != reclaim::Due::Nothing;
+        let may = |shown: &PersistentVolume| {
+            let unmarked = ctx.options.deletes_unmarked_volumes;
+            reclaim::due(shown, &ctx.who.provisioner, None, unmarked) != reclaim::Due::Nothing
+        };
         stream::iter(references(&ctx.volumes.state(), may))
     })
 }

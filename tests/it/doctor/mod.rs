@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::conformance::example;
 use crate::support::operator::{Binary, Kind, Operator, operator};
 use crate::support::other::{OtherCluster, fixture_crds};
-use crate::support::owner_policy::{DOCTOR, PLAIN, PolicedOwner};
+use crate::support::owner_policy::{Buckets, DOCTOR, PLAIN, PolicedOwner};
 use crate::support::proxy::Verdict;
 use crate::support::{Store, World};
 
@@ -78,15 +78,18 @@ const NO_LEASE: &str = "--leader-elect=false";
 #[tokio::test]
 async fn a_good_installation_has_only_good_findings() {
     let world = World::new().await;
-    let _owner = PolicedOwner::new(&world, &[PLAIN, DOCTOR]).await;
-    let class = world.class_with("new", "Delete", &[("allowedNamespaces", &world.namespace)]).await;
-    let archive = world.unique("archive");
+    let (archive, prefix) = (world.unique("archive"), world.unique("new-"));
+    let buckets = Buckets { prefix: prefix.clone(), existing: archive.clone() };
+    let _owner = PolicedOwner::limited_to(&world, &[PLAIN, DOCTOR], buckets).await;
+    let parameters = [("allowedNamespaces", world.namespace.as_str()), ("bucketNamePrefix", &prefix)];
+    let class = world.class_with("new", "Delete", &parameters).await;
     world.account.create_bucket(&archive).await;
     let existing = world.class_with("existing", "Retain", &[("bucketName", &archive)]).await;
     // It does not renew its lease while the test runs.
     let times = ["--leader-elect", "--lease-duration=10m", "--lease-renew-deadline=9m", "--lease-retry-period=5m"];
     let _operator = Binary::start(&world, &[&times[..], &place(&world)].concat(), &[]);
-    world.claim("photos", &class).await;
+    let generated = format!("{prefix}photos");
+    world.claim_with("photos", json!({ "storageClassName": class, "generateBucketName": generated })).await;
     world.wait_bound("photos").await;
 
     let before = world.objects().await;
@@ -108,6 +111,7 @@ async fn a_good_installation_has_only_good_findings() {
     examined.assert_finds(&lease, "version", "good", env!("CARGO_PKG_VERSION"));
     examined.assert_finds(&class, "namespaces", "good", &format!("these namespaces may use it: {}", world.namespace));
     examined.assert_finds(&class, "permissions", "good", "IAM allows the provisioning credentials all");
+    examined.assert_finds(&class, "buckets of others", "good", "cannot delete buckets of other names");
     examined.assert_finds(&class, "credentials", "good", "of account");
     examined.assert_finds(&existing, "bucket", "good", &archive);
     examined.assert_finds("", "records", "good", "all 1 ObjectBuckets");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Examined, NO_LEASE};
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
-use crate::support::owner_policy::{DOCTOR, PLAIN, PolicedOwner};
+use crate::support::owner_policy::{Buckets, DOCTOR, PLAIN, PolicedOwner};
 
 /// Requires that the only finding about this class's store refers to the other class.
 #[track_caller]
@@ -78,11 +78,13 @@ async fn each_class_reports_a_secret_that_does_not_work(
 #[tokio::test]
 async fn what_classes_share_is_examined_once() {
     let world = World::new().await;
-    let owner = PolicedOwner::new(&world, &[PLAIN, DOCTOR]).await;
-    let archive = world.unique("archive");
+    let (archive, prefix) = (world.unique("archive"), world.unique("new-"));
+    let buckets = Buckets { prefix: prefix.clone(), existing: archive.clone() };
+    let owner = PolicedOwner::limited_to(&world, &[PLAIN, DOCTOR], buckets).await;
     world.account.create_bucket(&archive).await;
-    let first = world.class("a").await;
-    let alike = world.class_with("b", "Delete", &[("allowedNamespaces", &world.namespace)]).await;
+    let names = ("bucketNamePrefix", prefix.as_str());
+    let first = world.class_with("a", "Delete", &[names]).await;
+    let alike = world.class_with("b", "Delete", &[names, ("allowedNamespaces", &world.namespace)]).await;
     let granted = world.class_with("c", "Retain", &[("bucketName", &archive)]).await;
 
     let good = Examined::json(&world, &[NO_LEASE]).await;

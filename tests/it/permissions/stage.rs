@@ -1,8 +1,6 @@
 //! A cluster and an account in which an operator has what is shipped, and nothing else: the permissions that the
 //! command `rbac` prints, and the policies of `docs/`.
 
-use std::time::Duration;
-
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use operator_runtime::lease;

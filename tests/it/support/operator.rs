@@ -98,7 +98,8 @@ impl Binary {
     /// Starts the binary in a network whose proxy is the world's AWS: what is sent to AWS's own address arrives there,
     /// and for classes with [`IAM_OF_AWS`] the emulator is AWS rather than another store.
     pub(crate) fn start_at_aws(world: &World) -> Self {
-        Self::start(world, &[], &[("HTTP_PROXY", &world.aws.url), ("NO_PROXY", "127.0.0.1")])
+        let sts = ("AWS_ENDPOINT_URL_STS", "http://sts.us-west-1.amazonaws.com");
+        Self::start(world, &[], &[("HTTP_PROXY", &world.aws.url), ("NO_PROXY", "127.0.0.1"), sts])
     }
 
     /// Starts the binary on the world's proxies, with these arguments and variables on top.

@@ -2,7 +2,7 @@
 //! again; if it keeps them, missing conditions are restored. And whether it has a status of its own: otherwise each write of
 //! a status raises the generation, and no condition could ever have observed it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::api::ObjectBucketClaimStatus;
 use crate::decide::claim::Claim;
@@ -13,8 +13,8 @@ use crate::reasons;
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     known: AtomicU8,
-    /// A write of a status has raised the generation.
-    raises_generation: AtomicBool,
+    /// Whether a write of a status raises the generation.
+    raises_generation: AtomicU8,
     /// Only one claim at a time tries it out, and none before this time.
     pub(crate) asking: tokio::sync::Mutex<Option<tokio::time::Instant>>,
 }
@@ -35,13 +35,22 @@ impl Conditions {
     /// Whether a claim has an edit that its condition Ready has not observed yet.
     pub(crate) fn are_behind(&self, claim: &Claim) -> bool {
         self.condition_support() == ConditionSupport::Yes
-            && !self.raises_generation.load(Ordering::Relaxed)
+            && self.raises_generation() != Some(true)
             && claim.condition(reasons::READY).is_some_and(|ready| ready.observed_generation < claim.generation)
+    }
+
+    /// Whether a write of a status raises the generation, if that is known.
+    pub(crate) fn raises_generation(&self) -> Option<bool> {
+        match self.raises_generation.load(Ordering::Relaxed) {
+            YES => Some(true),
+            NO => Some(false),
+            _ => None,
+        }
     }
 
     /// A status was written; the claim had and has this generation.
     pub(crate) fn generation(&self, before: Option<i64>, after: Option<i64>) {
-        self.raises_generation.store(after > before, Ordering::Relaxed);
+        self.raises_generation.store(if after > before { YES } else { NO }, Ordering::Relaxed);
     }
 
     /// The watch shows this status of a claim.

@@ -26,7 +26,7 @@ async fn a_config_map_that_changes_often_is_repaired_at_intervals() {
         world.edit_config_map(&json!({ "data": { "BUCKET_NAME": format!("other-{round}") } }));
         sleep(Duration::from_secs(1)).await;
     }
-    let repairs = calls.all().iter().filter(|call| call.name == "patch configmaps").count();
+    let repairs = calls.all().iter().filter(|call| call.name == "patch configmaps photos").count();
     assert!((4..=8).contains(&repairs), "{repairs} repairs in two minutes");
     world.until("repaired", |world| bucket(world) == right).await;
 }

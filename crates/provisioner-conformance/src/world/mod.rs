@@ -271,9 +271,9 @@ pub fn condition<'a>(claim: &'a ObjectBucketClaim, type_: &str) -> Option<&'a Co
     claim.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
 }
 
-/// The Ready condition of a claim.
+/// The Ready condition that an operator has written on a claim. Before that, the CRD has one by default.
 pub fn ready(claim: &ObjectBucketClaim) -> Option<&Condition> {
-    condition(claim, "Ready")
+    condition(claim, "Ready").filter(|ready| ready.reason != "Pending")
 }
 
 /// The bucket in the spec of a bound claim.

@@ -20,6 +20,7 @@ use hyper::Request;
 use hyper::http::request::Parts;
 use provisioner_conformance::proxy::{Described, HttpStore, Pending, Upstream};
 
+use crate::support::REGION;
 pub(crate) use demands::Demands;
 use strict::Strict;
 pub(crate) use strict::Strictness;
@@ -134,8 +135,8 @@ pub(super) struct AwsCall {
     pub(super) boundary: Option<String>,
     /// Id of the key that signs.
     pub(super) signer: Option<String>,
-    /// The region for which it is signed.
-    pub(super) region: Option<String>,
+    /// It is signed for another region than that of its endpoint.
+    pub(super) is_misdirected: bool,
     /// The canned ACL of what is put.
     pub(super) acl: Option<String>,
     /// The account that has to own the bucket.
@@ -149,6 +150,9 @@ impl AwsCall {
         let bucket = parts.uri.path().split('/').nth(1).filter(|name| !name.is_empty()).map(str::to_owned);
         let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let authorization = header("authorization");
+        // That of AWS has one endpoint for all regions of its partition.
+        let is_global = header("host").is_some_and(|host| host.starts_with("iam.amazonaws.com"));
+        let region = if is_global { "us-east-1" } else { REGION };
         let scope = authorization.and_then(|text| text.split_once("Credential=")).map(|(_, scope)| scope);
         Self {
             operation: operation(parts, body),
@@ -157,7 +161,7 @@ impl AwsCall {
             path: form_field(body, "Path"),
             boundary: form_field(body, "PermissionsBoundary"),
             signer: scope.and_then(|scope| scope.split('/').next()).map(str::to_owned),
-            region: scope.and_then(|scope| scope.split('/').nth(2)).map(str::to_owned),
+            is_misdirected: scope.and_then(|scope| scope.split('/').nth(2)).is_some_and(|signed| signed != region),
             acl: header("x-amz-acl").map(str::to_owned),
             expected_owner: header("x-amz-expected-bucket-owner").map(str::to_owned),
             query: parts.uri.query().unwrap_or_default().to_owned(),

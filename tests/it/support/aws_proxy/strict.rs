@@ -24,7 +24,6 @@ use provisioner_conformance::proxy::{Answer, Fault, plain, respond};
 use super::AwsCall;
 use super::buckets::Buckets;
 use super::people::People;
-use crate::support::REGION;
 use crate::support::account::Account;
 
 /// How strict and how slow AWS is.
@@ -107,7 +106,7 @@ impl Strict {
         call: &AwsCall,
         forward: impl Future<Output = Result<Answer, Fault>>,
     ) -> Result<Answer, Fault> {
-        if call.region.as_ref().is_some_and(|region| region != REGION) {
+        if call.is_misdirected {
             return Ok(refuse(call, 403, "SignatureDoesNotMatch"));
         }
         let is_young = self.is_young(&self.keys_made, call.signer.as_deref(), self.strictness.key_delay);

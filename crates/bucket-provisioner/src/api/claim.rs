@@ -84,7 +84,7 @@ pub enum ClaimPhase {
     Bound,
     /// The claim is being deleted.
     Released,
-    /// Something must be changed first. The condition Ready reports what.
+    /// The claim itself must be changed, or another one created. The condition Ready reports why.
     Failed,
 }
 

@@ -84,8 +84,9 @@ async fn raises_generation<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBuck
     let version = &claim.resource_version;
     let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
     let params = PatchParams { dry_run: true, ..ctx.field_manager.merges() };
-    let would_be = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &params, &patch);
-    let Ok(Ok(would_be)) = timeout(PATIENCE, would_be).await else { return true };
+    let claims = ctx.claims_in(&claim.id.namespace);
+    let would_be = timeout(PATIENCE, patch_status(&claims, &claim.id.name, &params, &patch)).await;
+    let Ok(Ok(would_be)) = would_be else { return true };
     ctx.conditions.generation(claim.generation, would_be.meta().generation);
     would_be.meta().generation > claim.generation
 }

@@ -72,7 +72,7 @@ pub(crate) fn region_in(host: &str) -> Option<&str> {
         let Some((number, [first, rest @ ..])) = parts.split_last() else { return false };
         let is_word = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase());
         // Not the id of an endpoint, such as vpce-0123-45.
-        is_word(&first) && !rest.is_empty() && rest.iter().all(is_word) && number.parse::<u8>().is_ok()
+        is_word(first) && !rest.is_empty() && rest.iter().all(is_word) && number.parse::<u8>().is_ok()
     })
 }
 

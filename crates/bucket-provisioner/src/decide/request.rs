@@ -35,7 +35,7 @@ pub(crate) fn plan<P: Provisioner>(
 ) -> Result<Plan, Error> {
     let is_new = labels.is_some();
     let invalid = |problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem };
-    let (common, own, parameters) = parse::<P>(class).map_err(invalid)?;
+    let Parsed { common, own, parameters } = parse::<P>(class).map_err(invalid)?;
     let is_named = common.namespaces.as_ref().is_none_or(|allowed| allowed.contain(&claim.namespace));
     let is_selected = |labels| common.namespace_selector.as_ref().is_none_or(|selector| selector.matches(labels));
     if labels.is_some_and(|labels| !is_named || !is_selected(labels)) {
@@ -67,17 +67,21 @@ pub(crate) fn plan<P: Provisioner>(
 
 /// What the store warns about a class that can be used.
 pub(crate) fn warning<P: Provisioner>(provisioner: &P, class: &Class) -> Option<(&'static Reason, String)> {
-    let (_, _, parameters) = parse::<P>(class).ok()?;
-    provisioner.class_warning(&parameters)
+    provisioner.class_warning(&parse::<P>(class).ok()?.parameters)
 }
 
-/// The common parameters, the store's own as they were written, and these parsed.
-fn parse<P: Provisioner>(
-    class: &Class,
-) -> Result<(CommonParameters, BTreeMap<String, String>, P::Parameters), ParameterError> {
+/// The parameters of a class.
+struct Parsed<P: Provisioner> {
+    common: CommonParameters,
+    /// The store's own, as they were written.
+    own: BTreeMap<String, String>,
+    parameters: P::Parameters,
+}
+
+fn parse<P: Provisioner>(class: &Class) -> Result<Parsed<P>, ParameterError> {
     let (common, own) = split::<P>(&class.parameters)?;
     let parameters = P::Parameters::parse(&RawParameters::new(&own, &common))?;
-    Ok((common, own, parameters))
+    Ok(Parsed { common, own, parameters })
 }
 
 /// The verbs get the parameters from the record.

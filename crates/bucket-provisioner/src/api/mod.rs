@@ -49,11 +49,11 @@ fn with_default_status(mut crd: CustomResourceDefinition) -> CustomResourceDefin
     let statuses = schemas.filter_map(|schema| schema.properties.as_mut()?.get_mut("status"));
     for status in statuses {
         status.default = Some(JSON(json!({ "conditions": [{
-            "type": "Ready",
-            "status": "Unknown",
-            "reason": "Pending",
-            "message": "no operator has processed the claim yet",
             "lastTransitionTime": "1970-01-01T00:00:00Z",
+            "message": "no operator has processed the claim yet",
+            "reason": "Pending",
+            "status": "Unknown",
+            "type": "Ready",
         }]})));
     }
     crd

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::other::{OtherCluster, fixture_crds, ours};
+use crate::support::proxy::Call;
 use crate::support::{PATIENCE, World, bucket_of, phase};
 
 const CLAIMS: [&str; 3] = ["generated", "named", "granted"];
@@ -50,6 +51,11 @@ async fn claims_work_with_crds_of_others(#[case] text: &str) {
     let (_, note) = world.wait_event("unbindable", "OwnerSecretNotFound").await;
     assert!(note.contains("missing"), "{note}");
     world.wait_claim("unbindable", "reported", |claim| phase(claim) == Some(ClaimPhase::Pending)).await;
+
+    for claim in CLAIMS.into_iter().chain(["unbindable"]) {
+        let reports = status_writes(&world, claim);
+        assert!((1..=2).contains(&reports), "{claim} is reported {reports} times: Provisioning, and how that ended");
+    }
 
     serve(&world, &greenfield, "before").await;
     let before = versions(&world).await;
@@ -122,6 +128,13 @@ fn writes_to_first(world: &World) -> Vec<String> {
     };
     let calls = world.kubernetes.calls().into_iter();
     calls.filter(|call| call.mutates && of_first(&call.target)).map(|call| call.name).collect()
+}
+
+/// How often the status of a claim was written.
+fn status_writes(world: &World, claim: &str) -> usize {
+    let calls = world.kubernetes.calls();
+    let of_claim = |call: &&Call| call.target.contains(&format!("objectbucketclaims/{claim}/status"));
+    calls.iter().filter(|call| call.mutates).filter(of_claim).count()
 }
 
 /// The operator keeps running meanwhile.

@@ -41,7 +41,6 @@ mod outputs;
 mod owner_policy;
 mod permissions;
 mod proxies;
-mod pruning;
 mod purge;
 mod queue;
 mod repair;

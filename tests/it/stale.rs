@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Call;
-use crate::support::{World, bucket_of};
+use crate::support::{World, bucket_of, phase};
 use provisioner_conformance::{View, Watched};
 
 /// What is made in AWS for a claim.
@@ -67,7 +67,8 @@ async fn a_claim_follows_its_class_once_the_change_is_observed() {
     world.wait_reason("archive", "BucketMissing").await;
     world.claim("later", &class).await;
     world.wait_bound("later").await;
-    assert!(world.claims().get("photos").await.unwrap().status.is_none(), "it is another's, as far as can be seen");
+    let untouched = world.claims().get("photos").await.unwrap();
+    assert_eq!((phase(&untouched), untouched.finalizers()), (None, &[][..]), "it is another's, as far as can be seen");
     gate.open();
     assert_eq!(bucket_of(&world.wait_bound("archive").await), right);
     world.wait_bound("photos").await;

@@ -1,7 +1,7 @@
 //! What the Go provisioner left in a cluster and in AWS, up to any of its steps.
 
 use aws_sdk_iam::types::AccessKey;
-use kube::api::{DynamicObject, Patch, PostParams};
+use kube::api::{DynamicObject, PostParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -164,10 +164,12 @@ pub(crate) async fn create(world: &World, object: &Value) -> String {
     let status = object.get("status").cloned();
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
     let api = api_of(&world.client, &object);
-    let created = api.create(&PostParams::default(), &object).await.unwrap();
+    let mut created = api.create(&PostParams::default(), &object).await.unwrap();
+    let uid = created.meta().uid.clone().unwrap();
     if let Some(status) = status {
-        let patch = Patch::Merge(json!({ "status": status }));
-        api.patch_status(&object.name_any(), &Default::default(), &patch).await.unwrap();
+        // It replaced the status, together with the condition that our CRD begins with.
+        created.data["status"] = status;
+        api.replace_status(&object.name_any(), &PostParams::default(), &created).await.unwrap();
     }
-    created.meta().uid.clone().unwrap()
+    uid
 }

@@ -42,7 +42,8 @@ pub fn crds() -> [(&'static str, CustomResourceDefinition); 2] {
 }
 
 /// A claim that no operator has seen is not ready. Tools that wait for objects of any kind take one without conditions for
-/// ready ("kstatus", sigs.k8s.io/cli-utils).
+/// ready ("kstatus", sigs.k8s.io/cli-utils). It is the default of the whole status, so that provisioners whose statuses have no
+/// conditions, such as Rook, replace it with their first one.
 fn with_default_status(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas =
         crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
@@ -51,9 +52,9 @@ fn with_default_status(mut crd: CustomResourceDefinition) -> CustomResourceDefin
         status.default = Some(JSON(json!({ "conditions": [{
             "lastTransitionTime": "1970-01-01T00:00:00Z",
             "message": "no operator has processed the claim yet",
-            "reason": "Pending",
+            "reason": status::NOT_REPORTED,
             "status": "Unknown",
-            "type": "Ready",
+            "type": status::READY,
         }]})));
     }
     crd

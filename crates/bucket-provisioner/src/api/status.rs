@@ -38,6 +38,17 @@ pub struct Condition {
     pub last_transition_time: Option<String>,
 }
 
+/// Type and reason of the condition that our CRD gives each claim, until an operator reports something.
+pub(super) const READY: &str = "Ready";
+pub(super) const NOT_REPORTED: &str = "Pending";
+
+impl Condition {
+    /// Whether it is that of the CRD.
+    pub(crate) fn is_default(&self) -> bool {
+        self.type_ == READY && self.status == ConditionStatus::Unknown && self.reason == NOT_REPORTED
+    }
+}
+
 /// Reads an optional enum. A value that this version does not know becomes `None`, because it must not make the whole
 /// object unreadable.
 pub(super) fn known_or_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>

@@ -102,6 +102,12 @@ fn spec_of(spec: &ObjectBucketClaimSpec) -> ObjectBucketClaimSpec {
     }
 }
 
+/// A status without the condition that the CRD begins with, which no operator has written.
+fn reported(mut status: ObjectBucketClaimStatus) -> ObjectBucketClaimStatus {
+    status.conditions.retain(|condition| !condition.is_default());
+    status
+}
+
 /// The value of our label, from the cluster or from the cache (see [`trim`]).
 pub(crate) fn provisioner_label(metadata: &ObjectMeta) -> Option<&String> {
     let labelled = metadata.labels.as_ref().and_then(|labels| labels.get(wire::PROVISIONER_LABEL));
@@ -140,7 +146,7 @@ impl Claim {
             retry_request: request(metadata, wire::annotation::RETRY),
             undo_request: request(metadata, wire::annotation::UNDO_DELETE),
             spec,
-            status,
+            status: reported(status),
         }
     }
 

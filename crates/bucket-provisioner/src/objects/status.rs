@@ -1,13 +1,10 @@
 //! Writing the status of claims and ObjectBuckets.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::api::ObjectBucketClaimStatus;
 use crate::decide::claim::Claim;
@@ -21,9 +18,6 @@ use crate::reasons;
 use crate::state::context::Context;
 use crate::state::memory::{LastStatus, StatusChange};
 use operator_runtime::kubernetes::answers::status_code;
-
-/// How long a dry run may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Reports on a claim, as status, event and log line, each only if it is new.
 ///
@@ -56,9 +50,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     let says_so = change == StatusChange::None && !overwritten && has_phase || same(&claim.status, &next);
     if says_so && ctx.conditions.are_behind(claim) {
         // `kubectl wait` and others wait for that.
-        if !raises_generation(ctx, claim, &next).await {
-            write(ctx, claim, &next).await?;
-        }
+        write(ctx, claim, &next).await?;
     } else if !says_so {
         if report.severity == Severity::Warning {
             tracing::warn!(reason = report.reason, "{}", report.message);
@@ -73,22 +65,6 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     }
     ctx.memory.entry(&claim.id, |m| m.last_status = Some(new));
     Ok(())
-}
-
-/// Whether a write of this status raises the generation, so that no condition could ever have observed it. A dry run finds out
-/// once; while it is refused, nothing is written.
-async fn raises_generation<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatus) -> bool {
-    if let Some(known) = ctx.conditions.raises_generation() {
-        return known;
-    }
-    let version = &claim.resource_version;
-    let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
-    let params = PatchParams { dry_run: true, ..ctx.field_manager.merges() };
-    let claims = ctx.claims_in(&claim.id.namespace);
-    let would_be = timeout(PATIENCE, patch_status(&claims, &claim.id.name, &params, &patch)).await;
-    let Ok(Ok(would_be)) = would_be else { return true };
-    ctx.conditions.generation(claim.generation, would_be.meta().generation);
-    would_be.meta().generation > claim.generation
 }
 
 /// Writes a claim's status. False if the claim no longer exists.

@@ -2,9 +2,9 @@
 //! again; if it keeps them, missing conditions are restored. And whether it has a status of its own: otherwise each write of
 //! a status raises the generation, and no condition could ever have observed it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use crate::api::ObjectBucketClaimStatus;
+use crate::api::{Condition, ObjectBucketClaimStatus};
 use crate::decide::claim::Claim;
 use crate::decide::report::ConditionSupport;
 use crate::reasons;
@@ -15,9 +15,12 @@ pub(crate) struct Conditions {
     known: AtomicU8,
     /// Whether a write of a status raises the generation.
     raises_generation: AtomicU8,
+    have_default: AtomicBool,
     /// Only one claim at a time tries it out, and none before this time.
     pub(crate) asking: tokio::sync::Mutex<Option<tokio::time::Instant>>,
 }
+
+const UNKNOWN: u8 = 0;
 
 const YES: u8 = 1;
 
@@ -34,18 +37,17 @@ impl Conditions {
 
     /// Whether a claim has an edit that its condition Ready has not observed yet.
     pub(crate) fn are_behind(&self, claim: &Claim) -> bool {
-        self.condition_support() == ConditionSupport::Yes
-            && self.raises_generation() != Some(true)
-            && claim.condition(reasons::READY).is_some_and(|ready| ready.observed_generation < claim.generation)
+        self.raises_generation.load(Ordering::Relaxed) == NO && has_not_observed(claim)
     }
 
-    /// Whether a write of a status raises the generation, if that is known.
-    pub(crate) fn raises_generation(&self) -> Option<bool> {
-        match self.raises_generation.load(Ordering::Relaxed) {
-            YES => Some(true),
-            NO => Some(false),
-            _ => None,
-        }
+    /// Whether a claim has such an edit, unless that is from a write of its status.
+    pub(crate) fn may_be_behind(&self, claim: &Claim) -> bool {
+        self.raises_generation.load(Ordering::Relaxed) == UNKNOWN && has_not_observed(claim)
+    }
+
+    /// Whether the CRD begins each claim with a condition.
+    pub(crate) fn have_default(&self) -> bool {
+        self.have_default.load(Ordering::Relaxed)
     }
 
     /// A status was written; the claim had and has this generation.
@@ -55,6 +57,9 @@ impl Conditions {
 
     /// The watch shows this status of a claim.
     pub(crate) fn shown(&self, status: &ObjectBucketClaimStatus) {
+        if status.conditions.iter().any(Condition::is_default) {
+            self.have_default.store(true, Ordering::Relaxed);
+        }
         if !status.conditions.is_empty() {
             self.known.store(YES, Ordering::Relaxed);
         }
@@ -64,4 +69,8 @@ impl Conditions {
     pub(crate) fn written(&self, came_back: bool) {
         self.known.store(if came_back { YES } else { NO }, Ordering::Relaxed);
     }
+}
+
+fn has_not_observed(claim: &Claim) -> bool {
+    claim.condition(reasons::READY).is_some_and(|ready| ready.observed_generation < claim.generation)
 }

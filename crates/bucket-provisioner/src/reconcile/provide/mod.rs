@@ -146,8 +146,9 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Tools take a claim without conditions for ready. Ours have one from their CRD.
     async fn report_beginning(&self) -> Result<(), Error> {
         let Claim { status, .. } = &self.claim;
-        let says_nothing = status.phase.is_none() && status.conditions.is_empty();
-        if !says_nothing || self.ctx.conditions.condition_support() == ConditionSupport::No {
+        let says_something = status.phase.is_some() || !status.conditions.is_empty();
+        let conditions = &self.ctx.conditions;
+        if says_something || conditions.have_default() || conditions.condition_support() == ConditionSupport::No {
             return Ok(());
         }
         status::update_status(self.ctx, &self.claim, &Report::provisioning()).await

@@ -74,6 +74,7 @@ impl<B: Backend> Scene<B> {
                 world.delete_claim(CLAIM).await;
                 world.wait_gone(CLAIM).await;
                 world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
+                world.wait_event(CLAIM, "Removed").await;
             }
             Step::SetBack => {
                 self.bind().await;

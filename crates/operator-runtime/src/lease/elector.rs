@@ -15,6 +15,7 @@ use super::election::{Election, Step};
 use super::log::{LeaseLog, describe, is_namespace, no_answer};
 use super::term::Deadline;
 use super::timing::{JITTER, Timing};
+use crate::engine::version_number;
 use crate::observe::Observer;
 
 /// How long releasing the lease may take, because whoever stops the process does not wait long.
@@ -284,8 +285,7 @@ impl Elector {
 
     /// Reads and writes of one process follow each other, and see versions that only grow. What a watch shows may be older.
     fn note_version(&mut self, lease: &Lease) {
-        let version = lease.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
-        let Some(version) = version else { return };
+        let Some(version) = version_number(lease.metadata.resource_version.as_deref()) else { return };
         self.is_set_back |= version < self.version;
         self.version = version;
     }

@@ -210,9 +210,20 @@ async fn take_over(world: &World, legacy: &Legacy, only_removed: bool) {
     more.policy_document(version.to_string()).send().await.unwrap();
     let version = iam.create_policy_version().policy_arn(&legacy.policy).policy_document(version.to_string());
     version.set_as_default(true).send().await.unwrap();
+    give_credentials(world, &legacy.user).await;
     world.delete_claim(name).await;
     world.wait_gone(name).await;
     legacy.assert_gone(world).await;
+}
+
+/// Gives a user what people sign in with, beside a password.
+async fn give_credentials(world: &World, user: &str) {
+    let iam = &world.account.iam;
+    let device = iam.create_virtual_mfa_device().virtual_mfa_device_name(user).send().await.unwrap();
+    let serial = device.virtual_mfa_device.unwrap().serial_number;
+    let enable = iam.enable_mfa_device().user_name(user).serial_number(&serial);
+    enable.authentication_code1("123456").authentication_code2("654321").send().await.unwrap();
+    world.aws.upstream().give_credentials(user);
 }
 
 /// A claim is deleted to whose user somebody added all kinds of things, and whose bucket is in a store that deletes one
@@ -229,11 +240,7 @@ async fn remove_crowded(stage: &Stage, photos: Used) {
         .unwrap();
     iam.attach_user_policy().user_name(&photos.user).policy_arn(&stage.owner.boundary).send().await.unwrap();
     iam.create_login_profile().user_name(&photos.user).password("c0rrect-Horse").send().await.unwrap();
-    let device = iam.create_virtual_mfa_device().virtual_mfa_device_name(&photos.user).send().await.unwrap();
-    let serial = device.virtual_mfa_device.unwrap().serial_number;
-    let enable = iam.enable_mfa_device().user_name(&photos.user).serial_number(&serial);
-    enable.authentication_code1("123456").authentication_code2("654321").send().await.unwrap();
-    world.aws.upstream().give_credentials(&photos.user);
+    give_credentials(world, &photos.user).await;
     let group = world.unique("group");
     iam.create_group().group_name(&group).send().await.unwrap();
     iam.add_user_to_group().group_name(&group).user_name(&photos.user).send().await.unwrap();

@@ -214,7 +214,7 @@ async fn volumes_of_the_go_provisioner_are_taken_over() {
         stage.delete_claim(claim).await;
     }
     stage.wait_volume_gone(&mine).await;
-    stage.wait_event(&unknown, "VolumeFailedDelete", "it is not known which node has the directory").await;
+    stage.wait_event(&unknown, "VolumeFailedDelete", "lacks the annotation").await;
     assert!(!root.path().join(&mine).exists());
     for left in [&foreign, &unknown] {
         assert!(root.path().join(left).join("SUCCESS").exists());
@@ -222,12 +222,16 @@ async fn volumes_of_the_go_provisioner_are_taken_over() {
         assert_eq!((phase_of(&volume), volume.metadata.deletion_timestamp.is_none()), (Some("Released"), true));
         assert!(!has_finalizer(&volume) && !volume.annotations().contains_key(wire::VOLUME_UID), "nothing of ours");
     }
+    let mark = async |name: &str, mut annotations: Value| {
+        annotations[wire::VOLUME_UID] = json!(stage.pvs().get(name).await.unwrap().uid());
+        let patch = kube::api::Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+        stage.pvs().patch(name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+    };
+    mark(&unknown, json!({})).await;
+    stage.wait_event(&unknown, "VolumeFailedDelete", "it is not known which node has the directory").await;
     // Both are on this node after all.
     for left in [&foreign, &unknown] {
-        let uid = stage.pvs().get(left).await.unwrap().uid();
-        let patch = json!({ "metadata": { "annotations": { IDENTITY: "node-1", wire::VOLUME_UID: uid } } });
-        let patch = kube::api::Patch::Merge(patch);
-        stage.pvs().patch(left, &kube::api::PatchParams::default(), &patch).await.unwrap();
+        mark(left, json!({ IDENTITY: "node-1" })).await;
         stage.wait_volume_gone(left).await;
     }
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);

@@ -176,7 +176,7 @@ impl AwsCall {
 
     /// Whether it is sent to IAM, whose requests are forms.
     pub(super) fn is_iam(&self) -> bool {
-        self.bucket.is_none()
+        form_field(&self.body, "Action").is_some()
     }
 }
 

@@ -45,6 +45,16 @@ pub async fn run<P: Provisioner>(
     options: Options,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
+    run_shared(client, Arc::new(provisioner), options, shutdown).await;
+}
+
+/// As [`run`], with a store that serves the next run as well.
+pub(crate) async fn run_shared<P: Provisioner>(
+    client: Client,
+    provisioner: Arc<P>,
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
     tracing::info!(
         provisioner = options.provisioner_name,
         namespace = options.namespace.as_deref().unwrap_or("all"),

@@ -119,6 +119,7 @@ impl LeaseArgs {
             name,
             identity: lease::identity(),
             timing: self.timing()?,
+            one_in_cluster: false,
         }))
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::lease::Terms;
+
 /// Whether this process may act: of several operators only one works at a time, the one that holds the lease. The
 /// controller stops by itself when the lease is lost. A store that makes many calls in one verb, or has its own retries,
 /// asks directly before each call.
@@ -13,6 +15,12 @@ impl Permit {
     /// A permit that lasts.
     pub fn always() -> Self {
         Self::new(|| true)
+    }
+
+    /// A permit for as long as the latest of some terms lasts.
+    pub fn of(terms: &Terms) -> Self {
+        let terms = terms.clone();
+        Self::new(move || terms.is_leading())
     }
 
     /// A permit for as long as `holds` returns true.

@@ -84,7 +84,8 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Res
 }
 
 /// Does `work` until SIGTERM or SIGINT, which is its last argument. With a lease only while this process holds it: then
-/// the client passes its fence, and the term shows `work` whether it may continue.
+/// the client passes its fence, and the term shows `work` whether it may continue. It is done once more, in another term, when
+/// the cluster was set back to an earlier state.
 ///
 /// # Errors
 /// The cluster's configuration cannot be used, or the lease was lost.
@@ -92,7 +93,7 @@ pub async fn serve<W: Future<Output = ()>>(
     config: Config,
     lease: Option<lease::Options>,
     observer: &Observer,
-    work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
+    work: impl FnMut(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
 ) -> Result<(), Box<dyn Error>> {
     // In the same task, so that it stops when the work does.
     let beats = async {
@@ -112,7 +113,7 @@ async fn serve_still<W: Future<Output = ()>>(
     mut config: Config,
     lease: Option<lease::Options>,
     observer: &Observer,
-    work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
+    mut work: impl FnMut(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
 ) -> Result<(), Box<dyn Error>> {
     let stopped = observer.clone();
     let stop = signals::shutdown().map(move |()| drop(stopped.health().set_phase(Phase::Stopping))).boxed().shared();
@@ -125,7 +126,7 @@ async fn serve_still<W: Future<Output = ()>>(
         work(client, None, stop).await;
         return Ok(());
     };
-    let lead = |term: Term| work(term.fence(client), Some(term), stop.clone());
+    let lead = |term: Term| work(term.fence(client.clone()), Some(term), stop.clone());
     lease::lead_observed(lease_client, lease, observer, stop.clone(), lead).await?;
     Ok(())
 }

@@ -79,6 +79,16 @@ pub async fn run<P: VolumeProvisioner>(
     options: Options,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
+    run_shared(client, Arc::new(provisioner), options, shutdown).await;
+}
+
+/// As [`run`], with a provisioner that serves the next run as well.
+async fn run_shared<P: VolumeProvisioner>(
+    client: Client,
+    provisioner: Arc<P>,
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
     let identity = provisioner.identity().to_owned();
     tracing::info!(provisioner = options.provisioner_name, identity, "serving claims");
     let (claims, claim_writer) = reflector::store();

@@ -12,8 +12,6 @@ pub(crate) fn objects(account: &str, namespace: &str) -> Vec<Value> {
         rule("storage.k8s.io", &["storageclasses"], &["get", "list", "watch"]),
         rule("", &["nodes"], &["get"]),
         rule("events.k8s.io", &["events"], &["create"]),
-        // To find another installation.
-        rule("coordination.k8s.io", &["leases"], &["list"]),
     ];
     let leases = rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]);
     rbac::objects(account, namespace, &cluster_wide, &[(namespace.to_owned(), vec![leases])])

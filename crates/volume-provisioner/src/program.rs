@@ -4,10 +4,12 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::decide::retry::Retry;
@@ -16,7 +18,7 @@ use super::options::Options;
 use super::permissions;
 use super::provisioner::VolumeProvisioner;
 use operator_runtime::flags::{self, AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
-use operator_runtime::lease::{self, Term, Timing};
+use operator_runtime::lease::{self, Term, Terms, Timing};
 use operator_runtime::observe::Observer;
 use operator_runtime::program::{self, Identity, block_on, documents, print};
 use operator_runtime::values::{duration, go_style, object_name, provisioner_name};
@@ -75,7 +77,8 @@ impl VolumeOperator {
                 let make = async || -> Result<P, Box<dyn Error>> {
                     make(F::from_arg_matches(&matches)?).await.map_err(|error| error.to_string().into())
                 };
-                let done = block_on(async { serve(make().await?, &args, observer).await });
+                let slow_lease = !chooses_times(&matches);
+                let done = block_on(async { serve(make().await?, &args, slow_lease, observer).await });
                 telemetry.stop();
                 done
             }
@@ -84,7 +87,19 @@ impl VolumeOperator {
     }
 }
 
-async fn serve<P: VolumeProvisioner>(provisioner: P, args: &Args, observer: Observer) -> Result<(), Box<dyn Error>> {
+/// Whether flags or the environment give one of the lease's times.
+fn chooses_times(matches: &ArgMatches) -> bool {
+    let times = ["lease_duration", "lease_renew_deadline", "lease_retry_period"];
+    times.iter().any(|time| matches.value_source(time) != Some(ValueSource::DefaultValue))
+}
+
+/// `slow_lease`: an instance of a node may renew its lease slowly.
+async fn serve<P: VolumeProvisioner>(
+    provisioner: P,
+    args: &Args,
+    slow_lease: bool,
+    observer: Observer,
+) -> Result<(), Box<dyn Error>> {
     let config = args.cluster.config().await?;
     args.admin.start(&observer).await?;
     let mut options = args.run.options();
@@ -94,14 +109,16 @@ async fn serve<P: VolumeProvisioner>(provisioner: P, args: &Args, observer: Obse
     let name = args.lease.name().unwrap_or_else(|| lease::name(&options.provisioner_name, identity));
     let mut lease = args.lease.options(name, &config.default_namespace)?;
     // One instance a node, which nobody stands by for: a cluster has thousands of nodes, and each renewal is a write.
-    if let Some(lease) = lease.as_mut().filter(|lease| identity.is_some() && lease.timing == Timing::default()) {
+    if let Some(lease) = lease.as_mut().filter(|_| identity.is_some() && slow_lease) {
         lease.timing = Timing::slow();
     }
+    let (terms, provisioner) = (Terms::default(), Arc::new(provisioner));
+    if lease.is_some() {
+        options.permit = Permit::of(&terms);
+    }
     let work = |client, term: Option<Term>, stop| {
-        if let Some(term) = term {
-            options.permit = Permit::new(move || !term.is_over());
-        }
-        super::run(client, provisioner, options, stop)
+        terms.begin(term);
+        super::run_shared(client, Arc::clone(&provisioner), options.clone(), stop)
     };
     program::serve(config, lease, &observer, work).await
 }
@@ -263,5 +280,16 @@ mod tests {
         assert!(help.starts_with("Provisions disks.\n\nUsage: a-provisioner"), "{help}");
         assert!(help.contains("[default: example.com/disk]") && help.contains("--master"), "{help}");
         assert!(shown("--lease-duration=1s").contains("raise --lease-duration"));
+    }
+
+    #[test]
+    fn times_that_are_given_are_those_of_the_lease() {
+        let chooses = |args: &[&str]| {
+            let identity = Identity::new("example.com/disk", "Provisions disks.");
+            let args = ["a"].iter().chain(args).map(Into::into);
+            chooses_times(&Args::try_read(&identity, &[], args).unwrap().1)
+        };
+        assert!(!chooses(&[]) && !chooses(&["run"]));
+        assert!(chooses(&["--lease-retry-period=2s"]) && chooses(&["run", "--lease-duration=15s"]));
     }
 }

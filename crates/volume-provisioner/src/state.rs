@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::PatchParams;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt as _};
 use tokio::sync::watch;
@@ -34,10 +35,13 @@ const RACES: u32 = 3;
 /// Failed verbs that are retried without a pause between them.
 const BURST: u32 = 100;
 
+/// Longest name of a field manager, in characters.
+const FIELD_MANAGER: usize = 128;
+
 /// Shared by all reconciles.
 pub(crate) struct Context<P> {
     pub(crate) client: Client,
-    pub(crate) provisioner: P,
+    pub(crate) provisioner: Arc<P>,
     pub(crate) options: Options,
     pub(crate) who: Who,
     pub(crate) claims: Store<PersistentVolumeClaim>,
@@ -61,7 +65,7 @@ pub(crate) enum Cached {
 impl<P> Context<P> {
     pub(crate) fn new(
         client: Client,
-        provisioner: P,
+        provisioner: Arc<P>,
         identity: &str,
         options: Options,
         claims: Store<PersistentVolumeClaim>,
@@ -82,6 +86,12 @@ impl<P> Context<P> {
             filled: watch::Sender::default(),
             options,
         }
+    }
+
+    /// For a patch: `managedFields` show who has written.
+    pub(crate) fn patches(&self) -> PatchParams {
+        let name = self.options.provisioner_name.chars().take(FIELD_MANAGER).collect();
+        PatchParams { field_manager: Some(name), ..PatchParams::default() }
     }
 
     pub(crate) fn class(&self, name: &str) -> Option<Class> {

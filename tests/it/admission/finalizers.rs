@@ -39,7 +39,7 @@ impl Scene {
     /// With `watchNamespace`, and with more groups that may remove the finalizer.
     async fn with(world: World, watched: &str, groups: &[&str]) -> Self {
         let (operator, tenant, group) = (user(&world, "operator"), user(&world, "tenant"), world.unique("keepers"));
-        grant(&world, None, &shipped::rules("ClusterRole"), &operator).await;
+        grant(&world, None, &shipped::rules("ClusterRole", 0), &operator).await;
         let edit = shipped::rules_of("ClusterRole", "aws-s3-provisioner-claims-edit");
         grant(&world, Some(&world.namespace), &edit, &tenant).await;
         let groups = [&[group.as_str()], groups].concat();
@@ -240,7 +240,7 @@ async fn objects_of_other_namespaces_are_not_affected() {
 async fn without_groups_only_the_operator_removes_the_finalizer() {
     let world = World::new().await;
     let operator = user(&world, "operator");
-    grant(&world, None, &shipped::rules("ClusterRole"), &operator).await;
+    grant(&world, None, &shipped::rules("ClusterRole", 0), &operator).await;
     let policy = Policy::finalizers(&world, &Values { operator: &operator, watched: "", groups: &[] }).await;
     let object = held(&world, CLAIM, "photos");
     create(&world.client, &object).await.unwrap();

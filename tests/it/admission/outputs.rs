@@ -32,7 +32,7 @@ impl Scene {
     async fn new() -> Self {
         let world = World::new().await;
         let user = format!("system:serviceaccount:{}:{}", world.namespace, world.unique("operator"));
-        grant(&world, None, &shipped::rules("ClusterRole"), &user).await;
+        grant(&world, None, &shipped::rules("ClusterRole", 0), &user).await;
         let policy = Policy::outputs(&world, &Values { operator: &user, watched: "", groups: &[] }).await;
         let [owner, previous, other] = [
             held(&world, "ObjectBucketClaim", "photos"),

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::SignedDuration;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
+use operator_runtime::lease;
 use rstest::rstest;
 use serde_json::json;
 
@@ -247,6 +248,39 @@ async fn operators_of_different_provisioners_work_side_by_side() {
     let leases = here.leases().list(&ListParams::default()).await.unwrap();
     let names: BTreeSet<_> = leases.iter().map(|lease| lease.name_any()).collect();
     assert_eq!(names, [here.lease_name(), there.lease_name()].into());
+}
+
+/// Its log names the one that serves, and it serves when that one has been uninstalled.
+#[tokio::test]
+async fn of_two_installations_in_different_namespaces_one_serves() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let other = format!("{}-other", world.namespace);
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": other } })).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    let install = |namespace: &str| {
+        let args = [&["--leader-elect", "--lease-namespace", namespace], &QUICK[..]].concat();
+        Binary::start_with(&world, &world.kubeconfig(), &args, &[])
+    };
+    let first = install(&world.namespace);
+    world.claim("a", &class).await;
+    world.wait_bound("a").await;
+    let second = install(&other);
+    second.wait_log(&format!("an operator in namespace {} serves", world.namespace)).await;
+    world.claim("b", &class).await;
+    world.wait_bound("b").await;
+    assert!(!second.log().contains("serving claims"), "{}", second.log());
+    first.kill().await;
+    world.claim("c", &class).await;
+    world.wait_bound("c").await;
+    drop(second);
+    let shared: Api<Lease> = Api::namespaced(world.client.clone(), lease::CLUSTER_NAMESPACE);
+    shared
+        .delete(&lease::cluster_name(&lease::name(&world.provisioner, None)), &DeleteParams::default())
+        .await
+        .unwrap();
+    namespaces.delete(&other, &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]

@@ -59,12 +59,15 @@ async fn what_is_shipped_is_needed_and_what_is_needed_is_shipped(#[case] scope: 
 async fn the_manifest_has_the_rules_that_were_walked_with() {
     let stage = Stage::new(Scope::AllNamespaces, PLAIN).await;
     let mine = lease::name(&stage.world.provisioner, None);
-    for kind in ["ClusterRole", "Role"] {
-        let walked = stage.objects.iter().find(|object| object["kind"] == kind).unwrap();
-        let mut shipped = shipped::rules(kind);
+    let its = lease::name(PROVISIONER_NAME, None);
+    for (kind, nth) in [("ClusterRole", 0), ("Role", 0), ("Role", 1)] {
+        let walked = stage.objects.iter().filter(|object| object["kind"] == kind).nth(nth).unwrap();
+        let mut shipped = shipped::rules(kind, nth);
         for rule in &mut shipped {
-            if rule["resourceNames"] == json!([lease::name(PROVISIONER_NAME, None)]) {
-                rule["resourceNames"] = json!([mine]);
+            for (its, mine) in [(&its, &mine), (&lease::cluster_name(&its), &lease::cluster_name(&mine))] {
+                if rule["resourceNames"] == json!([its]) {
+                    rule["resourceNames"] = json!([mine]);
+                }
             }
         }
         // In any order, as neither gives nor takes a permission.

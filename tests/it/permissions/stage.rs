@@ -3,8 +3,9 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use kube::api::{Patch, PatchParams};
 use operator_runtime::lease;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::account::Account;
 use super::audit::Audit;
@@ -85,6 +86,15 @@ impl Stage {
             Scope::OneNamespace => &["--namespace", &self.world.namespace],
         };
         Binary::start_with(&self.world, &self.account.kubeconfig, &[&SLOW, scope].concat(), &[])
+    }
+
+    /// An operator of an earlier version has just been killed: it has held no other lease, which the next one waits for.
+    pub(super) async fn killed_an_earlier_one(&self) {
+        let namespace = (self.scope == Scope::OneNamespace).then_some(self.world.namespace.as_str());
+        let leases: Api<Lease> = Api::namespaced(self.world.client.clone(), &self.vault.namespace);
+        let held = json!({ "spec": { "holderIdentity": "earlier", "leaseDurationSeconds": 3 } });
+        let name = lease::name(&self.world.provisioner, namespace);
+        leases.patch(&name, &PatchParams::default(), &Patch::Merge(held)).await.unwrap();
     }
 
     /// Waits until another holder than `before` leads; returns it.

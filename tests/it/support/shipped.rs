@@ -12,17 +12,21 @@ use tokio::sync::Mutex;
 
 use super::api_of;
 
-/// The rules of a role that `deploy/operator.yaml` ships under the name of the program.
-pub(crate) fn rules(kind: &str) -> Vec<Value> {
-    rules_of(kind, "aws-s3-provisioner")
+/// The rules of a role that `deploy/operator.yaml` ships under the name of the program: those of the nth of its kind.
+pub(crate) fn rules(kind: &str, nth: usize) -> Vec<Value> {
+    rules_of_nth(kind, "aws-s3-provisioner", nth)
 }
 
 /// The rules of a role that `deploy/operator.yaml` ships.
 pub(crate) fn rules_of(kind: &str, name: &str) -> Vec<Value> {
+    rules_of_nth(kind, name, 0)
+}
+
+fn rules_of_nth(kind: &str, name: &str, nth: usize) -> Vec<Value> {
     let text = include_str!("../../../deploy/operator.yaml");
     let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap());
     let mut roles = documents.filter(|object| object["kind"] == kind && object["metadata"]["name"] == name);
-    let mut role = roles.next().unwrap_or_else(|| panic!("deploy/operator.yaml has no {kind} {name}"));
+    let mut role = roles.nth(nth).unwrap_or_else(|| panic!("deploy/operator.yaml has no {kind} {name}"));
     serde_json::from_value(role["rules"].take()).unwrap()
 }
 
@@ -43,7 +47,7 @@ pub(crate) async fn client(admin: &Client, config: &Config) -> Client {
 /// Each process has a ServiceAccount of its own, because others may have been built with other rules.
 async fn token(admin: &Client) -> String {
     let name = format!("t-{:08x}-operators", rand::random::<u32>());
-    let mut all = rules("ClusterRole");
+    let mut all = rules("ClusterRole", 0);
     // The shipped Role is for the lease of one provisioner; these have many.
     all.push(json!({
         "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],

@@ -48,6 +48,9 @@ use std::error::Error;
 use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
 
 use self::args::{Args, Command};
 use self::output::clean;
@@ -60,7 +63,7 @@ use crate::store::{CommonParameters, Observer, Parameters as _, Permit, Provisio
 use operator_runtime::cluster;
 use operator_runtime::flags::{self, NoFlags};
 use operator_runtime::kubernetes::pages;
-use operator_runtime::lease::Term;
+use operator_runtime::lease::{Term, Terms};
 use operator_runtime::parameters;
 use operator_runtime::program::{self, Identity, block_on, chain, documents, print};
 
@@ -253,19 +256,52 @@ async fn serve<P: Provisioner>(make: impl Make<P>, args: &Args, mut options: Opt
     let observer = options.observer.clone();
     args.admin.start(observer.runtime()).await?;
     let lease = args.lease(&config.default_namespace)?;
-    let mut made = Ok(());
-    let outcome = &mut made;
-    let work = |client, term: Option<Term>, stop| async move {
-        if let Some(term) = term {
-            options.permit = Permit::new(move || !term.is_over());
-        }
-        match make(options.start(true)).await {
-            Ok(store) => controller::run(client, store, options, stop).await,
-            Err(error) => *outcome = Err(error),
+    let terms = Terms::default();
+    if lease.is_some() {
+        options.permit = Permit::of(&terms);
+    }
+    // It is made once, when this process leads for the first time.
+    let store = Mutex::new(Store::ToBeMade(make));
+    let work = |client, term: Option<Term>, stop| {
+        terms.begin(term);
+        let (store, options) = (&store, options.clone());
+        async move {
+            let store = store.lock().await.made(options.start(true)).await;
+            if let Some(store) = store {
+                controller::run_shared(client, store, options, stop).await;
+            }
         }
     };
     program::serve(config, lease, observer.runtime(), work).await?;
-    made
+    match store.into_inner() {
+        Store::Failed(error) => Err(error),
+        Store::ToBeMade(_) | Store::Made(_) => Ok(()),
+    }
+}
+
+/// The store that serves claims.
+enum Store<M, P> {
+    ToBeMade(M),
+    Made(Arc<P>),
+    Failed(Box<dyn Error>),
+}
+
+impl<P, M: Make<P>> Store<M, P> {
+    /// The store, made if it is not; `None` if that has failed.
+    async fn made(&mut self, start: Start) -> Option<Arc<P>> {
+        let interrupted = || Self::Failed("the store was not made before the cluster was set back".into());
+        *self = match std::mem::replace(self, interrupted()) {
+            Self::ToBeMade(make) => match make(start).await {
+                Ok(store) => Self::Made(Arc::new(store)),
+                Err(error) => Self::Failed(error),
+            },
+            made_before => made_before,
+        };
+        match self {
+            Self::Made(store) => Some(Arc::clone(store)),
+            Self::ToBeMade(_) | Self::Failed(_) => None,
+        }
+    }
 }
 
 fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {

@@ -5,6 +5,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::api::wire::{CLUSTER_NAMESPACE, CRDS};
+use operator_runtime::lease;
 use operator_runtime::rbac::{Local, rule};
 
 /// The operator that gets the permissions.
@@ -49,10 +50,13 @@ pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
     let Subject { account, namespace, lease, lease_namespace, serves } = subject;
     let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease))];
     let cluster_wide = match serves {
-        Serves::Everywhere => everywhere(lease),
+        Serves::Everywhere => {
+            roles.push((lease::CLUSTER_NAMESPACE.to_owned(), of_the_lease(&lease::cluster_name(lease))));
+            everywhere()
+        }
         Serves::Namespace { claims, owners } => {
             add_roles(&mut roles, claims, owners);
-            of_no_namespace(lease)
+            of_no_namespace()
         }
     };
     operator_runtime::rbac::objects(account, namespace, &cluster_wide, &roles)
@@ -84,7 +88,7 @@ fn add(roles: &mut Vec<Local>, namespace: &str, rules: Vec<Value>) {
 }
 
 /// All that an operator for all namespaces needs, besides its lease.
-fn everywhere(lease: &str) -> Vec<Value> {
+fn everywhere() -> Vec<Value> {
     vec![
         claims(),
         records(),
@@ -95,13 +99,12 @@ fn everywhere(lease: &str) -> Vec<Value> {
         events(),
         rule("", &["namespaces"], &["get"]),
         crds(),
-        leases(lease),
     ]
 }
 
 /// The cluster-scoped permissions that an operator for one namespace needs.
-fn of_no_namespace(lease: &str) -> Vec<Value> {
-    vec![records(), status(&["objectbuckets/status"]), classes(), namespace(CLUSTER_NAMESPACE), crds(), leases(lease)]
+fn of_no_namespace() -> Vec<Value> {
+    vec![records(), status(&["objectbuckets/status"]), classes(), namespace(CLUSTER_NAMESPACE), crds()]
 }
 
 /// What an operator for one namespace needs in the namespace of the claims.
@@ -117,25 +120,25 @@ fn of_the_lease(name: &str) -> Vec<Value> {
     vec![rule(group, &["leases"], &["create"]), own]
 }
 
-/// To find an operator in another namespace that serves the same claims. A list of one name is all that this allows.
-fn leases(name: &str) -> Value {
-    let mut leases = rule("coordination.k8s.io", &["leases"], &["list"]);
-    leases["resourceNames"] = json!([name]);
-    leases
-}
-
 /// The permissions that an operator for all namespaces needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) everywhere: Vec<PolicyRule>,
     /// In the namespace of the Lease.
     pub(crate) of_the_lease: Vec<PolicyRule>,
+    /// In the namespace of the Lease for all installations.
+    pub(crate) of_the_cluster_lease: Vec<PolicyRule>,
 }
 
 /// What an operator with a lease of this name needs.
 pub(crate) fn rules(lease: &str) -> serde_json::Result<Rules> {
     let read = |rules: Vec<Value>| Vec::deserialize(Value::Array(rules));
-    Ok(Rules { everywhere: read(everywhere(lease))?, of_the_lease: read(of_the_lease(lease))? })
+    let of_all = of_the_lease(&lease::cluster_name(lease));
+    Ok(Rules {
+        everywhere: read(everywhere())?,
+        of_the_lease: read(of_the_lease(lease))?,
+        of_the_cluster_lease: read(of_all)?,
+    })
 }
 
 const BUCKETS: &str = "objectbucket.io";

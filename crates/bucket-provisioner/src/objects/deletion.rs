@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, Preconditions};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::api::wire;
-use crate::decide::metadata::has_finalizer;
+use crate::decide::metadata::{FieldManager, has_finalizer};
 use operator_runtime::kubernetes::answers::status_code;
 
 /// Deletes the object with this uid and removes our finalizer from it; succeeds if it no longer exists. Other
@@ -16,11 +16,11 @@ use operator_runtime::kubernetes::answers::status_code;
 ///
 /// # Errors
 /// A conflict if another object has the name now; it is not changed.
-pub(crate) async fn delete<K>(api: &Api<K>, name: &str, uid: &str) -> Result<(), kube::Error>
+pub(crate) async fn delete<K>(api: &Api<K>, manager: &FieldManager, name: &str, uid: &str) -> Result<(), kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    delete_version(api, name, uid, None).await
+    delete_version(api, manager, name, uid, None).await
 }
 
 /// The same, only if nobody has changed the object since this version, if one is given.
@@ -29,6 +29,7 @@ where
 /// As [`delete`].
 pub(crate) async fn delete_version<K>(
     api: &Api<K>,
+    manager: &FieldManager,
     name: &str,
     uid: &str,
     version: Option<String>,
@@ -47,7 +48,7 @@ where
     let rest: Vec<_> = held.finalizers.iter().flatten().filter(|f| *f != wire::FINALIZER).collect();
     // A merge patch replaces the whole list, so it must not have changed meanwhile.
     let patch = json!({ "metadata": { "uid": uid, "resourceVersion": held.resource_version, "finalizers": rest } });
-    ignore_not_found(api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch)).await)
+    ignore_not_found(api.patch_metadata(name, &manager.merges(), &Patch::Merge(&patch)).await)
 }
 
 /// For removals: "not found" counts as success.

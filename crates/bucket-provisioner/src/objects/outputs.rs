@@ -117,7 +117,7 @@ async fn replace<T: Output>(
     let other = built(other)?;
     try_create(api, manager, &other).await?;
     if let (Some(name), Some(uid)) = (&found.meta().name, &found.meta().uid) {
-        deletion::delete(api, name, uid).await.map_err(Error::kubernetes(T::WRITE))?;
+        deletion::delete(api, manager, name, uid).await.map_err(Error::kubernetes(T::WRITE))?;
     }
     let params = manager.creates();
     api.create(&params, &other).await.map_err(Error::kubernetes(T::WRITE))
@@ -208,6 +208,7 @@ async fn take_over<T: Output>(
 /// Kubernetes refused, also because another object has the name now.
 pub(crate) async fn delete<T: Output>(
     api: &Api<T>,
+    manager: &FieldManager,
     claim: &ClaimId,
     seen: Option<String>,
     previous_owner: Option<PreviousOwner<'_>>,
@@ -224,7 +225,7 @@ pub(crate) async fn delete<T: Output>(
     };
     // Outputs of the Go library have a finalizer; ours have none.
     match uid {
-        Some(uid) => deletion::delete(api, &claim.name, &uid).await.map_err(Error::kubernetes(T::DELETE)),
+        Some(uid) => deletion::delete(api, manager, &claim.name, &uid).await.map_err(Error::kubernetes(T::DELETE)),
         None => Ok(()),
     }
 }

@@ -2,8 +2,8 @@
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch};
-use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::try_join;
 
@@ -371,7 +371,7 @@ pub(crate) async fn delete_orphan<P>(ctx: &Context<P>, stored: &Stored) -> Resul
         && record::claim_uid(&object) == Some(&stored.record.claim.uid)
         && action::action(&object).ok() == Some(stored.action);
     let (true, Some(uid)) = (is_same, stored.uid.as_deref()) else { return Ok(false) };
-    let deleted = deletion::delete_version(&api, name, uid, object.metadata.resource_version).await;
+    let deleted = deletion::delete_version(&api, &ctx.field_manager, name, uid, object.metadata.resource_version).await;
     deleted.map(|()| true).map_err(Error::kubernetes("delete the ObjectBucket"))
 }
 
@@ -379,9 +379,11 @@ pub(crate) async fn delete_orphan<P>(ctx: &Context<P>, stored: &Stored) -> Resul
 ///
 /// # Errors
 /// Kubernetes refused, also because another record has the name now.
-pub(crate) async fn delete(api: &Api<Guard<ObjectBucket>>, name: &str, uid: Option<&str>) -> Result<(), Error> {
+pub(crate) async fn delete<P>(ctx: &Context<P>, name: &str, uid: Option<&str>) -> Result<(), Error> {
     match uid {
-        Some(uid) => deletion::delete(api, name, uid).await.map_err(Error::kubernetes("delete the ObjectBucket")),
+        Some(uid) => deletion::delete(&ctx.records(), &ctx.field_manager, name, uid)
+            .await
+            .map_err(Error::kubernetes("delete the ObjectBucket")),
         None => Ok(()),
     }
 }

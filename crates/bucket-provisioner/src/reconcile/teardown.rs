@@ -112,14 +112,15 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
         let provisioner_name = ctx.options.provisioner_name.as_str();
         let (cluster, labels) = (&ctx.cluster, &Labels::new());
-        let surroundings = Surroundings { provisioner: &ctx.provisioner, provisioner_name, cluster, class, labels };
+        let surroundings =
+            Surroundings { provisioner: ctx.provisioner.as_ref(), provisioner_name, cluster, class, labels };
         let mut left = Vec::new();
         let stored = match records::find(ctx, claim).await? {
             Found::Owned(stored) if stored.action == Some(Action::Forget) => {
                 return Ok(Some(Self::forgetting(ctx, claim, &stored.name)));
             }
             Found::Owned(stored) => {
-                let stored = legacy::complete(&ctx.provisioner, provisioner_name, class, claim, *stored)?;
+                let stored = legacy::complete(ctx.provisioner.as_ref(), provisioner_name, class, claim, *stored)?;
                 left.extend(legacy::unknown_origin_note(&stored, class, provisioner_name));
                 // An earlier attempt has undone it; perhaps the cache does not show yet that the claim no longer exists.
                 if let Some(release) = stored.release.clone() {
@@ -269,7 +270,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             TeardownStep::DeleteRecord => {
                 let stored = self.stored()?;
                 if self.seen.purpose != Purpose::Orphan {
-                    records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+                    records::delete(ctx, &stored.name, stored.uid.as_deref()).await?;
                 } else if !records::delete_orphan(ctx, stored).await? {
                     return Ok(Some(Next::Now));
                 }
@@ -308,8 +309,8 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         let previous_owner =
             previous_owner.and_then(|stored| PreviousOwner::of(&stored.record, stored.is_being_adopted(), &ctx.label));
         tokio::try_join!(
-            outputs::delete(&secrets, &claim.id, secret, previous_owner),
-            outputs::delete(&config_maps, &claim.id, config_map, previous_owner),
+            outputs::delete(&secrets, &ctx.field_manager, &claim.id, secret, previous_owner),
+            outputs::delete(&config_maps, &ctx.field_manager, &claim.id, config_map, previous_owner),
         )?;
         Ok(())
     }

@@ -100,8 +100,10 @@ impl<P: Provisioner> Teardown<'_, P> {
         };
         // The access is removed even if the bucket is in use.
         match content.filter(|_| !in_use) {
-            Some(content) => ctx.call_store(record, Box::pin(compose::delete(&ctx.provisioner, &call, content))).await,
-            None => ctx.call_store(record, Box::pin(compose::revoke(&ctx.provisioner, &call))).await,
+            Some(content) => {
+                ctx.call_store(record, Box::pin(compose::delete(ctx.provisioner.as_ref(), &call, content))).await
+            }
+            None => ctx.call_store(record, Box::pin(compose::revoke(ctx.provisioner.as_ref(), &call))).await,
         }
     }
 

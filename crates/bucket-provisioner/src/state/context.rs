@@ -61,7 +61,7 @@ enum Proves {
 /// Shared by all reconciles.
 pub(crate) struct Context<P> {
     pub(crate) client: Client,
-    pub(crate) provisioner: P,
+    pub(crate) provisioner: Arc<P>,
     pub(crate) options: Options,
     pub(crate) field_manager: FieldManager,
     /// The value of our label.
@@ -92,7 +92,7 @@ pub(crate) struct Context<P> {
 impl<P> Context<P> {
     pub(crate) fn new(
         client: Client,
-        provisioner: P,
+        provisioner: Arc<P>,
         options: Options,
         cluster: String,
         claims: Store<Guarded>,

@@ -9,13 +9,16 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
+use super::Refused;
 use super::election::{Election, Step};
 use super::log::{LeaseLog, describe, is_namespace, no_answer};
+use super::name::cluster_name;
 use super::term::Deadline;
 use super::timing::{JITTER, Timing};
 use crate::engine::version_number;
+use crate::kubernetes::answers::status_code;
 use crate::observe::Observer;
 
 /// How long releasing the lease may take, because whoever stops the process does not wait long.
@@ -36,6 +39,21 @@ pub struct Options {
     pub identity: String,
     /// The durations.
     pub timing: Timing,
+    /// Of the processes with a Lease of this name, only one works, in whichever namespaces they are installed. For that, it
+    /// holds another Lease, in [`CLUSTER_NAMESPACE`].
+    pub one_in_cluster: bool,
+}
+
+/// Where the Lease is that is shared by installations in different namespaces. Tenants cannot write there.
+pub const CLUSTER_NAMESPACE: &str = "kube-system";
+
+impl Options {
+    /// The Lease that is shared by all installations.
+    pub(super) fn of_cluster(&self) -> Option<Self> {
+        // Its holder is shown to those who look for the other installation.
+        let (name, identity) = (cluster_name(&self.name), format!("{}/{}", self.namespace, self.identity));
+        self.one_in_cluster.then(|| Self { namespace: CLUSTER_NAMESPACE.into(), name, identity, ..self.clone() })
+    }
 }
 
 /// The lease was lost: another process works now, or will soon.
@@ -59,13 +77,14 @@ pub enum Lost {
         /// Identity of the holder.
         holder: String,
     },
+}
+
+/// Why a term ended.
+pub(super) enum Ended {
+    Lost(Lost),
     /// A snapshot of etcd was restored. What this process has in its caches, and the versions from which it watches, are of
     /// a time that the cluster has not seen.
-    #[error("lease {lease} is lost: the cluster was set back to an earlier state, and everything has to be read again")]
-    SetBack {
-        /// `namespace/name`.
-        lease: String,
-    },
+    SetBack,
 }
 
 pub(super) struct Elector {
@@ -99,6 +118,8 @@ enum Attempt {
     Theirs { holder: String },
     /// It is not known who holds it.
     Failed,
+    /// Nor may this account know or hold it.
+    Refused,
 }
 
 impl Elector {
@@ -111,7 +132,7 @@ impl Elector {
             knowledge: Knowledge::Stale,
             version: 0,
             is_set_back: false,
-            log: LeaseLog::new(lease),
+            log: LeaseLog::new(lease, &options.identity),
             observer,
             options,
         }
@@ -121,22 +142,32 @@ impl Elector {
         self.options.timing
     }
 
-    /// Waits until the lease is ours; returns since when.
-    pub(super) async fn acquire(&mut self) -> Instant {
+    /// Waits until the lease is ours; returns since when. `None` if this account may not use it, and need not.
+    pub(super) async fn acquire(&mut self, refused: Refused) -> Option<Instant> {
         let mut changes = self.changes();
         loop {
             // Others may have written since.
             self.knowledge = self.knowledge.to_be_read();
-            if let Attempt::Ours { since } = self.attempt().await {
-                tracing::info!(lease = self.log.lease, identity = self.options.identity, "leading");
-                return since;
+            match self.attempt().await {
+                Attempt::Ours { since } => {
+                    tracing::info!(lease = self.log.lease, identity = self.options.identity, "holding the lease");
+                    return Some(since);
+                }
+                Attempt::Refused if refused == Refused::GiveUp => {
+                    tracing::warn!(
+                        lease = self.log.lease,
+                        "cannot prevent that an operator in another namespace serves the same: grant what the command `rbac` \
+                         prints for this Lease"
+                    );
+                    return None;
+                }
+                Attempt::Refused | Attempt::Theirs { .. } | Attempt::Failed => self.stand_by(&mut changes).await,
             }
-            self.stand_by(&mut changes).await;
         }
     }
 
-    /// Renews the lease until it is lost. Each renewal extends the term.
-    pub(super) async fn keep(&mut self, deadline: &Deadline) -> Lost {
+    /// Renews the lease until the term ends. Each renewal extends it.
+    pub(super) async fn keep(&mut self, deadline: &Deadline) -> Ended {
         let timing = self.timing();
         let mut tick = interval(timing.retry_period());
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -150,13 +181,15 @@ impl Elector {
             };
             let renewed = timeout_at(deadline.at(), renewal).await;
             if self.is_set_back {
-                return Lost::SetBack { lease: self.log.lease.clone() };
+                return Ended::SetBack;
             }
             match renewed {
                 Ok(Attempt::Ours { since }) => deadline.extend(since + timing.renew_deadline()),
-                Ok(Attempt::Theirs { holder }) => return Lost::Taken { lease: self.log.lease.clone(), holder },
-                Ok(Attempt::Failed) => {}
-                Err(_elapsed) => return self.not_renewed(),
+                Ok(Attempt::Theirs { holder }) => {
+                    return Ended::Lost(Lost::Taken { lease: self.log.lease.clone(), holder });
+                }
+                Ok(Attempt::Failed | Attempt::Refused) => {}
+                Err(_elapsed) => return Ended::Lost(self.not_renewed()),
             }
         }
     }
@@ -167,20 +200,6 @@ impl Elector {
             deadline: self.timing().renew_deadline(),
             problem: self.log.problem.clone().unwrap_or_else(|| "the API server did not answer in time".to_owned()),
         }
-    }
-
-    /// Gives the lease back, because `leader` serves the same from another namespace, and waits for some time.
-    pub(super) async fn yield_to(&mut self, leader: &str) {
-        let lease = &self.log.lease;
-        tracing::error!(
-            lease,
-            leader,
-            "an operator in another namespace serves the same claims, so this one does not: uninstall one of them, or give \
-             one another --provisioner-name and StorageClasses of its own"
-        );
-        self.observer.stands_by(leader);
-        self.release().await;
-        sleep(jittered(5 * self.timing().retry_period())).await;
     }
 
     /// Releases the lease that was just taken, or that an unanswered write may have taken.
@@ -220,7 +239,7 @@ impl Elector {
     /// forever.
     async fn attempt(&mut self) -> Attempt {
         let limit = self.timing().attempt_timeout();
-        let problem = match timeout(limit, self.take_or_renew()).await {
+        let (problem, outcome) = match timeout(limit, self.take_or_renew()).await {
             Ok(Ok(done)) => {
                 self.log.succeeded();
                 if let Attempt::Theirs { holder } = &done {
@@ -229,11 +248,12 @@ impl Elector {
                 }
                 return done;
             }
-            Ok(Err(error)) => describe(&error),
-            Err(_elapsed) => no_answer(limit),
+            Ok(Err(error)) if status_code(&error) == Some(403) => (describe(&error), Attempt::Refused),
+            Ok(Err(error)) => (describe(&error), Attempt::Failed),
+            Err(_elapsed) => (no_answer(limit), Attempt::Failed),
         };
         self.log.failed(problem);
-        Attempt::Failed
+        outcome
     }
 
     async fn take_or_renew(&mut self) -> kube::Result<Attempt> {

@@ -8,7 +8,6 @@
 //! | `election` | decides what to do about the lease. Pure |
 //! | `elector` | reads, writes and watches the Lease |
 //! | `log` | the log lines about the lease |
-//! | `others` | finds Leases of the same name in other namespaces |
 //! | [`Term`] | the right to work, which ends by itself unless it is renewed |
 //! | [`Timing`] | the durations |
 //! | [`name`] | the name of a Lease, and the identity of its holder |
@@ -24,10 +23,11 @@
 //!     name: lease::name("example.com/disk", None),
 //!     identity: lease::identity(),
 //!     timing: lease::Timing::default(),
+//!     one_in_cluster: false,
 //! };
 //! // The client must not retry by itself, because its retries would pass the fence.
 //! let client = lease::client(&config)?;
-//! lease::lead(lease::client(&config)?, options, signals::shutdown(), |term| serve(term.fence(client))).await?;
+//! lease::lead(lease::client(&config)?, options, signals::shutdown(), |term| serve(term.fence(client.clone()))).await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -50,7 +50,6 @@ mod election;
 mod elector;
 mod log;
 mod name;
-mod others;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -60,16 +59,16 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
+use futures::FutureExt as _;
 use futures::future::{Either, select};
 use kube::Client;
-use tokio::time::Instant;
+use parking_lot::Mutex;
 
 pub use self::election::version_of_holder;
-use self::elector::Elector;
-pub use self::elector::{Lost, Options};
-pub use self::name::{identity, name};
-use self::others::Others;
-pub use self::term::{Term, TermOver};
+pub use self::elector::{CLUSTER_NAMESPACE, Lost, Options};
+use self::elector::{Elector, Ended};
+pub use self::name::{cluster_name, identity, name};
+pub use self::term::{Term, TermOver, Terms};
 pub use self::timing::{BadTiming, Timing};
 use crate::observe::Observer;
 
@@ -87,12 +86,14 @@ pub fn client(config: &kube::Config) -> Result<Client, kube::Error> {
 /// Waits for the lease, does `work` while this process holds it, and releases it.
 ///
 /// # Flow
-/// 1. Stands by until the lease is free, or its holder has been silent for the lease's duration, and nobody holds a lease
-///    of the same name in another namespace. Only then is `work` called. A watch shows at once when the lease is
-///    released.
+/// 1. Stands by until the lease is free, or its holder has been silent for the lease's duration. Only then is `work` called. A
+///    watch shows at once when the lease is released.
 /// 2. Calls `work` with the [`Term`], and renews the lease until it ends. `stop` is ignored from now on: `work` decides
 ///    when to end, and the lease is held until then.
 /// 3. Releases the lease, so that the next process does not have to wait. This takes 1.5 s at most.
+///
+/// If a snapshot of etcd is restored meanwhile, the term ends, `work` is dropped, and all begins once more with another term: what
+/// `work` has read, and the versions from which it watches, are of a time that the cluster has not seen.
 ///
 /// Returns what `work` returned, or `None` if `stop` completed before this process had the lease.
 ///
@@ -100,8 +101,8 @@ pub fn client(config: &kube::Config) -> Result<Client, kube::Error> {
 ///
 /// # Assumptions
 /// `work` makes its calls through the term: [`Term::fence`] for Kubernetes, [`Term::is_over`] for others. The client
-/// needs the permissions `get`, `list`, `watch` and `update` on this Lease, `create` on leases in its namespace, and `list`
-/// on Leases of this name in all namespaces, without which it does not look there.
+/// needs the permissions `get`, `list`, `watch` and `update` on this Lease, and `create` on leases in its namespace; with
+/// [`Options::one_in_cluster`] the same in [`CLUSTER_NAMESPACE`], without which it works nevertheless, with a warning.
 ///
 /// # Errors
 /// [`Lost`]: the term ended before `work` did, and `work` was dropped. The caller should end the process, because tasks
@@ -110,7 +111,7 @@ pub async fn lead<W: Future>(
     client: Client,
     options: Options,
     stop: impl Future<Output = ()>,
-    work: impl FnOnce(Term) -> W,
+    work: impl FnMut(Term) -> W,
 ) -> Result<Option<W::Output>, Lost> {
     lead_observed(client, options, &Observer::default(), stop, work).await
 }
@@ -121,59 +122,101 @@ pub async fn lead_observed<W: Future>(
     options: Options,
     observer: &Observer,
     stop: impl Future<Output = ()>,
-    work: impl FnOnce(Term) -> W,
+    work: impl FnMut(Term) -> W,
 ) -> Result<Option<W::Output>, Lost> {
-    let Options { name, namespace, timing, .. } = &options;
-    let others = Others::new(client.clone(), name, namespace, timing.attempt_timeout());
-    let mut elector = Elector::new(client, options, observer.clone());
-    let acquired = match select(pin!(acquire_alone(&mut elector, &others)), pin!(stop)).await {
-        Either::Left((since, _)) => Some(since),
-        Either::Right(((), _)) => None,
+    let stop = pin!(stop);
+    let (stop, work) = (stop.shared(), Mutex::new(work));
+    let own = |outer: Option<Term>| {
+        let work = &work;
+        let work_within = move |term: Term| {
+            observer.leads(true);
+            work.lock()(term.within(outer.clone()))
+        };
+        hold(Elector::new(client.clone(), options.clone(), observer.clone()), stop.clone(), Refused::Retry, work_within)
     };
-    let Some(since) = acquired else {
-        elector.withdraw().await;
-        tracing::info!("stopped while standing by");
-        return Ok(None);
-    };
-    observer.leads(true);
-    let (deadline, term) = Term::begin(since + elector.timing().renew_deadline());
-    let ended = {
-        let mut work = pin!(work(term.clone()));
-        let mut keep = pin!(elector.keep(&deadline));
-        poll_fn(|cx| {
-            // The clock comes first: after a suspension, `work` may be ready to continue although the term is over.
-            let lost = match keep.as_mut().poll(cx) {
-                Poll::Ready(lost) => Some(Some(lost)),
-                Poll::Pending => term.is_over().then_some(None),
-            };
-            if let Some(lost) = lost {
-                // Dropping the work takes time, so the term ends before that.
-                deadline.end();
-                return Poll::Ready(Err(lost));
+    let led = match options.of_cluster() {
+        None => own(None).await,
+        Some(of_cluster) => {
+            let elector = Elector::new(client.clone(), of_cluster, observer.clone());
+            match hold(elector, stop.clone(), Refused::GiveUp, |outer| own(Some(outer))).await {
+                Ok(Held::Refused) => own(None).await,
+                Ok(Held::Done(led)) => led,
+                Ok(Held::Stopped) => Ok(Held::Stopped),
+                Err(lost) => Err(lost),
             }
-            work.as_mut().poll(cx).map(Ok)
-        })
-        .await
-    };
-    deadline.end();
-    observer.leads(false);
-    match ended {
-        Ok(done) => {
-            elector.release().await;
-            Ok(Some(done))
         }
-        Err(lost) => Err(lost.unwrap_or_else(|| elector.not_renewed())),
+    };
+    observer.leads(false);
+    match led? {
+        Held::Done(done) => Ok(Some(done)),
+        Held::Stopped | Held::Refused => Ok(None),
     }
 }
 
-/// Waits until the lease is ours, and nobody holds one of the same name elsewhere; returns since when it is. Each writes its
-/// own lease before it looks, so of two that start together at least one sees the other.
-async fn acquire_alone(elector: &mut Elector, others: &Others) -> Instant {
+/// What to do where this account may not use a Lease.
+#[derive(Clone, Copy, PartialEq)]
+enum Refused {
+    /// Whoever has to grant it may do so at any time.
+    Retry,
+    GiveUp,
+}
+
+/// How holding a lease ended.
+enum Held<T> {
+    Done(T),
+    /// Before it was held.
+    Stopped,
+    Refused,
+}
+
+/// Does `work` while this process holds the lease.
+async fn hold<W: Future>(
+    mut elector: Elector,
+    mut stop: impl Future<Output = ()> + Unpin,
+    refused: Refused,
+    mut work: impl FnMut(Term) -> W,
+) -> Result<Held<W::Output>, Lost> {
     loop {
-        let since = elector.acquire().await;
-        match others.leader().await {
-            Some(leader) => elector.yield_to(&leader).await,
-            None => return since,
+        let acquired = match select(pin!(elector.acquire(refused)), &mut stop).await {
+            Either::Left((Some(since), _)) => Some(since),
+            Either::Left((None, _)) => return Ok(Held::Refused),
+            Either::Right(((), _)) => None,
+        };
+        let Some(since) = acquired else {
+            elector.withdraw().await;
+            tracing::info!("stopped while standing by");
+            return Ok(Held::Stopped);
+        };
+        let (deadline, term) = Term::begin(since + elector.timing().renew_deadline());
+        let ended = {
+            let mut work = pin!(work(term.clone()));
+            let mut keep = pin!(elector.keep(&deadline));
+            poll_fn(|cx| {
+                // The clock comes first: after a suspension, `work` may be ready to continue although the term is over.
+                let ended = match keep.as_mut().poll(cx) {
+                    Poll::Ready(ended) => Some(Some(ended)),
+                    Poll::Pending => term.is_over().then_some(None),
+                };
+                if let Some(ended) = ended {
+                    // Dropping the work takes time, so the term ends before that.
+                    deadline.end();
+                    return Poll::Ready(Err(ended));
+                }
+                work.as_mut().poll(cx).map(Ok)
+            })
+            .await
+        };
+        deadline.end();
+        match ended {
+            Ok(done) => {
+                elector.release().await;
+                return Ok(Held::Done(done));
+            }
+            Err(Some(Ended::SetBack)) => {
+                tracing::warn!("the cluster was set back to an earlier state: everything is read again");
+            }
+            Err(Some(Ended::Lost(lost))) => return Err(lost),
+            Err(None) => return Err(elector.not_renewed()),
         }
     }
 }

@@ -30,6 +30,12 @@ pub fn name(provisioner: &str, namespace: Option<&str>) -> String {
     format!("{}-{:08x}", if readable.is_empty() { "lease" } else { readable }, u32::from_be_bytes([a, b, c, d]))
 }
 
+/// The name of the Lease for all installations of the operators whose own Lease has this name.
+pub fn cluster_name(name: &str) -> String {
+    const SUFFIX: &str = ".cluster";
+    format!("{}{SUFFIX}", &name[..name.len().min(LONGEST - SUFFIX.len())])
+}
+
 /// A unique identity: the name of the host (in a pod, the name of the pod) and a random number.
 pub fn identity() -> String {
     let host = hostname::get().map(|name| name.to_string_lossy().into_owned()).unwrap_or_else(|_| "unknown".into());

@@ -1,9 +1,12 @@
 //! The right to work, for as long as this process certainly holds the lease.
 
+use std::sync::Arc;
+
 use http::Request;
 use kube::Client;
 use kube::client::Body;
 use kube::client::retry::RetryPolicy;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::retry::RetryLayer;
@@ -17,6 +20,8 @@ use crate::cluster::ANSWER_LIMIT;
 #[derive(Debug, Clone)]
 pub struct Term {
     deadline: watch::Receiver<Instant>,
+    /// That of another lease, which this process has to hold as well.
+    outer: Option<Box<Term>>,
 }
 
 /// The error of a call that starts after the end of the term. Nothing was sent.
@@ -26,6 +31,21 @@ pub struct TermOver;
 
 /// The end of a term, for the one that renews the lease. When it is dropped, the term is over.
 pub(super) struct Deadline(watch::Sender<Instant>);
+
+/// The terms of a process, of which the latest counts. Clones are the same terms.
+#[derive(Debug, Clone, Default)]
+pub struct Terms(Arc<Mutex<Option<Term>>>);
+
+impl Terms {
+    /// A term begins, if there is one.
+    pub fn begin(&self, term: Option<Term>) {
+        *self.0.lock() = term;
+    }
+
+    pub(crate) fn is_leading(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(|term| !term.is_over())
+    }
+}
 
 impl Deadline {
     pub(super) fn at(&self) -> Instant {
@@ -44,13 +64,21 @@ impl Deadline {
 impl Term {
     pub(super) fn begin(until: Instant) -> (Deadline, Self) {
         let (sender, deadline) = watch::channel(until);
-        (Deadline(sender), Self { deadline })
+        (Deadline(sender), Self { deadline, outer: None })
+    }
+
+    /// This term, over when the outer one is.
+    pub(super) fn within(mut self, outer: Option<Self>) -> Self {
+        self.outer = outer.map(Box::new);
+        self
     }
 
     /// Whether somebody else may hold the lease by now. Ask directly before each call that only the leader may make;
     /// this only reads the clock.
     pub fn is_over(&self) -> bool {
-        self.deadline.has_changed().is_err() || Instant::now() >= *self.deadline.borrow()
+        self.deadline.has_changed().is_err()
+            || Instant::now() >= *self.deadline.borrow()
+            || self.outer.as_ref().is_some_and(|outer| outer.is_over())
     }
 
     /// `client`, but a call that starts after the end of the term fails with [`TermOver`] and is not sent. `client`

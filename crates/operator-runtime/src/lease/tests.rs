@@ -1,6 +1,8 @@
-//! The whole election, with an API server in memory and time that the tests control.
+//! The whole election, with an API server in memory and time that the tests control. Long, because all of them share that
+//! server.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::client::Body;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tower::BoxError;
 
@@ -17,15 +19,17 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Stores one Lease like the API server: refuses a write with an outdated resource version.
+/// Stores one Lease in each namespace like the API server: refuses a write with an outdated resource version.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    lease: Option<Lease>,
+    leases: BTreeMap<String, Lease>,
     version: u64,
     weather: Weather,
+    /// The account may use no Lease in this namespace.
+    forbidden: Option<&'static str>,
     /// The calls, with their times.
     calls: Vec<(Instant, Method)>,
 }
@@ -56,7 +60,7 @@ impl Server {
                 if is_watch || weather == Weather::Hangs {
                     std::future::pending::<()>().await;
                 }
-                let answer = server.answer(&parts.method, parts.uri.path().ends_with("/l"), &body);
+                let answer = server.answer(&parts.method, parts.uri.path(), &body);
                 if weather == Weather::Slow && parts.method != Method::GET {
                     sleep(3 * SECOND).await;
                 }
@@ -69,7 +73,9 @@ impl Server {
         Client::new(service, "ns")
     }
 
-    fn answer(&self, method: &Method, is_named: bool, body: &[u8]) -> Response<Body> {
+    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> Response<Body> {
+        let namespace = path.split('/').skip_while(|part| *part != "namespaces").nth(1).unwrap();
+        let is_named = !path.ends_with("/leases");
         self.with(|state| {
             if is_named || *method != Method::GET {
                 state.calls.push((Instant::now(), method.clone()));
@@ -77,7 +83,10 @@ impl Server {
             if let Weather::Refuses(status) = state.weather {
                 return failure(status);
             }
-            let (has, mut sent) = (state.lease.clone(), serde_json::from_slice::<Lease>(body).ok());
+            if state.forbidden == Some(namespace) {
+                return failure(StatusCode::FORBIDDEN);
+            }
+            let (has, mut sent) = (state.leases.get(namespace).cloned(), serde_json::from_slice::<Lease>(body).ok());
             match (method, is_named, &mut sent) {
                 (&Method::GET, false, _) => {
                     let list = serde_json::json!({
@@ -87,9 +96,11 @@ impl Server {
                     Response::new(Body::from(list.to_string().into_bytes()))
                 }
                 (&Method::GET, ..) => has.map_or_else(|| failure(StatusCode::NOT_FOUND), |lease| success(&lease)),
-                (&Method::POST, _, Some(lease)) if has.is_none() => state.store(lease),
+                (&Method::POST, _, Some(lease)) if has.is_none() => state.store(namespace, lease),
                 (&Method::PUT, _, Some(lease)) => match has {
-                    Some(has) if has.metadata.resource_version == lease.metadata.resource_version => state.store(lease),
+                    Some(has) if has.metadata.resource_version == lease.metadata.resource_version => {
+                        state.store(namespace, lease)
+                    }
                     Some(_) => failure(StatusCode::CONFLICT),
                     None => failure(StatusCode::NOT_FOUND),
                 },
@@ -109,25 +120,29 @@ impl Server {
     /// Another process takes the Lease.
     fn held_by(&self, holder: &str) {
         self.with(|state| {
-            let mut lease = state.lease.clone().unwrap_or_default();
+            let mut lease = state.leases.get("ns").cloned().unwrap_or_default();
             lease.metadata.name = Some("l".to_owned());
             let record = lease.spec.get_or_insert_default();
             record.holder_identity = Some(holder.to_owned());
             record.lease_duration_seconds = Some(15);
-            state.store(&mut lease);
+            state.store("ns", &mut lease);
         });
     }
 
     fn holder(&self) -> Option<String> {
-        self.with(|state| state.lease.clone()?.spec?.holder_identity)
+        self.holder_in("ns")
+    }
+
+    fn holder_in(&self, namespace: &str) -> Option<String> {
+        self.with(|state| state.leases.get(namespace)?.spec.clone()?.holder_identity)
     }
 }
 
 impl State {
-    fn store(&mut self, lease: &mut Lease) -> Response<Body> {
+    fn store(&mut self, namespace: &str, lease: &mut Lease) -> Response<Body> {
         self.version += 1;
         lease.metadata.resource_version = Some(self.version.to_string());
-        self.lease = Some(lease.clone());
+        self.leases.insert(namespace.to_owned(), lease.clone());
         success(lease)
     }
 }
@@ -152,34 +167,44 @@ fn options(identity: &str) -> Options {
         name: "l".to_owned(),
         identity: identity.to_owned(),
         timing: Timing::default(),
+        one_in_cluster: false,
     }
 }
 
 /// Leads until it is stopped; reports when the term began and why it was lost.
 struct Leader {
-    began: Option<oneshot::Receiver<(Instant, Term)>>,
+    began: mpsc::UnboundedReceiver<(Instant, Term)>,
     stop: Option<oneshot::Sender<()>>,
     task: tokio::task::JoinHandle<Result<Option<()>, Lost>>,
 }
 
 impl Leader {
     fn start(server: &Server, identity: &str) -> Self {
-        let (begin, began) = oneshot::channel();
+        Self::with(server, options(identity))
+    }
+
+    /// One of an installation in this namespace, of which one works in the cluster.
+    fn of_installation(server: &Server, namespace: &str) -> Self {
+        Self::with(server, Options { namespace: namespace.to_owned(), one_in_cluster: true, ..options("pod") })
+    }
+
+    fn with(server: &Server, options: Options) -> Self {
+        let (begin, began) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
-        let (client, options) = (server.client(), options(identity));
+        let client = server.client();
         let stopped = async move { drop(stopped.await) }.shared();
         let task = tokio::spawn(async move {
             lead(client, options, stopped.clone(), |term| {
                 begin.send((Instant::now(), term)).unwrap();
-                stopped
+                stopped.clone()
             })
             .await
         });
-        Self { began: Some(began), stop: Some(stop), task }
+        Self { began, stop: Some(stop), task }
     }
 
     async fn began(&mut self) -> (Instant, Term) {
-        timeout(600 * SECOND, self.began.take().unwrap()).await.expect("it leads").unwrap()
+        timeout(600 * SECOND, self.began.recv()).await.expect("it leads").unwrap()
     }
 
     async fn lost(&mut self) -> Lost {
@@ -201,13 +226,13 @@ async fn a_released_lease_is_acquired_at_once() {
     let mut second = Leader::start(&server, "second");
     sleep(100 * SECOND).await;
     assert_eq!(server.holder().as_deref(), Some("first"), "it is renewed");
-    assert!(second.began.as_mut().unwrap().try_recv().is_err(), "nobody else works");
+    assert!(second.began.try_recv().is_err(), "nobody else works");
     assert_eq!(first.stop().await, Ok(Some(())));
     let released = Instant::now();
     let (began, _) = second.began().await;
     // The server's watch is silent, so the next attempt sees it, at the latest 2.2 retry periods later.
     assert!(began - released <= 5 * SECOND, "{:?}", began - released);
-    let transitions = server.with(|state| state.lease.clone().unwrap().spec.unwrap().lease_transitions);
+    let transitions = server.with(|state| state.leases["ns"].spec.as_ref().unwrap().lease_transitions);
     assert_eq!(transitions, Some(1));
 }
 
@@ -286,7 +311,7 @@ async fn a_foreign_write_that_keeps_the_holder_does_no_harm() {
     server.held_by("first");
     sleep(20 * SECOND).await;
     // The Lease is deleted.
-    server.with(|state| state.lease = None);
+    server.with(|state| state.leases.clear());
     sleep(20 * SECOND).await;
     assert_eq!(server.holder().as_deref(), Some("first"));
     server.held_by("first");
@@ -297,7 +322,7 @@ async fn a_foreign_write_that_keeps_the_holder_does_no_harm() {
 #[tokio::test(start_paused = true)]
 async fn slow_work_keeps_the_lease_until_it_has_ended() {
     let server = Server::default();
-    let server_meanwhile = server.clone();
+    let server_meanwhile = &server;
     let led = lead(server.client(), options("first"), std::future::pending(), |_| async move {
         sleep(60 * SECOND).await;
         server_meanwhile.holder()
@@ -350,14 +375,64 @@ async fn a_standby_reads_the_lease_once_every_retry_period() {
 
 /// A snapshot of etcd is restored under a running process.
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_set_back_ends_the_term() {
+async fn in_a_cluster_that_is_set_back_work_begins_anew() {
     let server = Server::default();
     let mut leader = Leader::start(&server, "a");
-    leader.began().await;
-    let snapshot = server.with(|state| (state.version, state.lease.clone()));
+    let (_, first) = leader.began().await;
+    let snapshot = server.with(|state| (state.version, state.leases.clone()));
     sleep(20 * SECOND).await;
-    server.with(|state| (state.version, state.lease) = snapshot);
+    server.with(|state| (state.version, state.leases) = snapshot);
     let since = Instant::now();
-    assert!(matches!(leader.lost().await, Lost::SetBack { .. }));
-    assert!(since.elapsed() <= 2 * SECOND, "at the next renewal: {:?}", since.elapsed());
+    let (again, second) = leader.began().await;
+    assert!(again - since <= 2 * SECOND, "at the next renewal: {:?}", again - since);
+    assert!(first.is_over() && !second.is_over());
+    assert_eq!(leader.stop().await, Ok(Some(())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_installations_one_works() {
+    let server = Server::default();
+    let mut first = Leader::of_installation(&server, "ns");
+    first.began().await;
+    assert_eq!(server.holder_in("kube-system").as_deref(), Some("ns/pod"));
+    let mut second = Leader::of_installation(&server, "elsewhere");
+    sleep(100 * SECOND).await;
+    assert!(second.began.try_recv().is_err(), "it stands by");
+    assert_eq!((server.holder_in("elsewhere"), server.holder().as_deref()), (None, Some("pod")));
+    assert_eq!(first.stop().await, Ok(Some(())));
+    second.began().await;
+    assert_eq!(server.holder().as_deref(), Some(""), "both of its leases are released");
+}
+
+/// Whatever it is: of an API server that is slow or fails, nobody learns who works.
+#[tokio::test(start_paused = true)]
+async fn nobody_works_while_another_installation_may() {
+    let server = Server::default();
+    server.weather(Weather::Refuses(StatusCode::INTERNAL_SERVER_ERROR));
+    let mut leader = Leader::of_installation(&server, "ns");
+    sleep(100 * SECOND).await;
+    assert!(leader.began.try_recv().is_err());
+    server.weather(Weather::Fine);
+    leader.began().await;
+}
+
+/// As before there was that lease.
+#[tokio::test(start_paused = true)]
+async fn without_rights_in_kube_system_its_own_lease_counts() {
+    let server = Server::default();
+    server.with(|state| state.forbidden = Some("kube-system"));
+    let mut leader = Leader::of_installation(&server, "ns");
+    leader.began().await;
+    assert_eq!(server.holder().as_deref(), Some("pod"));
+}
+
+/// Its own may be renewed still.
+#[tokio::test(start_paused = true)]
+async fn a_term_is_over_with_the_lease_of_the_cluster() {
+    let server = Server::default();
+    let mut leader = Leader::of_installation(&server, "ns");
+    let (_, term) = leader.began().await;
+    server.with(|state| state.forbidden = Some("kube-system"));
+    assert!(matches!(leader.lost().await, Lost::NotRenewed { lease, .. } if lease.starts_with("kube-system/")));
+    assert!(term.is_over());
 }

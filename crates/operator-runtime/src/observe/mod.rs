@@ -96,6 +96,7 @@ impl Observer {
 
     /// Another process works, and this one stands by.
     pub fn stands_by(&self, leader: &str) {
+        self.0.metrics.leading.set(0.0);
         self.health().set_phase(Phase::StandingBy { leader: leader.to_owned() });
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub(crate) async fn hold<P>(
         "finalizers": [wire::CLAIM_FINALIZER],
         "annotations": { wire::HELD_BY: ctx.who.holder },
     } });
-    let held = api(ctx, claim).patch(&claim.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await?;
+    let held = api(ctx, claim).patch(&claim.name_any(), &ctx.patches(), &Patch::Strategic(patch)).await?;
     ctx.memory.wrote(&held);
     Ok(Arc::new(held))
 }
@@ -69,7 +69,7 @@ fn released(claim: &PersistentVolumeClaim, annotations: Value) -> Value {
 }
 
 async fn change<P>(ctx: &Context<P>, claim: &PersistentVolumeClaim, patch: Value) -> kube::Result<()> {
-    let written = api(ctx, claim).patch(&claim.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await;
+    let written = api(ctx, claim).patch(&claim.name_any(), &ctx.patches(), &Patch::Strategic(patch)).await;
     match written {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         written => {

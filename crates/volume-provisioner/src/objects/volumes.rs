@@ -1,7 +1,7 @@
 //! PersistentVolumes.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ pub(crate) async fn delete<P>(ctx: &Context<P>, volume: &PersistentVolume) -> ku
 }
 
 async fn change<P>(ctx: &Context<P>, volume: &PersistentVolume, patch: Patch<Value>) -> kube::Result<()> {
-    match api(ctx).patch(&volume.name_any(), &PatchParams::default(), &patch).await {
+    match api(ctx).patch(&volume.name_any(), &ctx.patches(), &patch).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         written => {
             ctx.memory.wrote(&written?);

@@ -21,9 +21,8 @@ const WHAT: &str = "cluster";
 /// Reviews that run at the same time.
 const AT_ONCE: usize = 8;
 /// The cluster-scoped resources of the rules.
-const IN_NO_NAMESPACE: [&str; 5] = ["objectbuckets", "objectbuckets/status", "storageclasses", CRDS, LEASES];
+const IN_NO_NAMESPACE: [&str; 4] = ["objectbuckets", "objectbuckets/status", "storageclasses", CRDS];
 const CRDS: &str = "customresourcedefinitions";
-const LEASES: &str = "leases";
 const NAMESPACES: &str = "namespaces";
 
 /// Whether the account has each permission that the operator needs. `lease`: the namespace of the Lease, if there is
@@ -67,17 +66,16 @@ fn remedy<P>(session: &Session<P>, lease: Option<(&str, &str)>, account: Option<
 /// Each permission as one review. `served`: the only namespace that the operator serves.
 fn needed(rules: &Rules, served: Option<&str>, lease: Option<&str>) -> Vec<ResourceAttributes> {
     let everywhere = expand(&rules.everywhere, |resource| served.filter(|_| !IN_NO_NAMESPACE.contains(&resource)));
-    // Without leader election, nobody looks for other leases.
-    let everywhere =
-        everywhere.into_iter().filter(|attributes| lease.is_some() || attributes.resource.as_deref() != Some(LEASES));
-    let everywhere = everywhere.flat_map(|attributes| match (served, attributes.resource.as_deref()) {
+    let everywhere = everywhere.into_iter().flat_map(|attributes| match (served, attributes.resource.as_deref()) {
         (Some(served), Some(NAMESPACES)) => {
             [CLUSTER_NAMESPACE, served].map(|name| one_namespace(&attributes, name)).to_vec()
         }
         _ => vec![attributes],
     });
     let of_the_lease = lease.map(|lease| expand(&rules.of_the_lease, |_| Some(lease)));
-    everywhere.chain(of_the_lease.into_iter().flatten()).collect()
+    let of_all = lease.filter(|_| served.is_none());
+    let of_all = of_all.map(|_| expand(&rules.of_the_cluster_lease, |_| Some(CLUSTER_NAMESPACE)));
+    everywhere.chain(of_the_lease.into_iter().flatten()).chain(of_all.into_iter().flatten()).collect()
 }
 
 /// In a review, a namespace is an object in itself.

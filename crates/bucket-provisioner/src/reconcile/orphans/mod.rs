@@ -307,7 +307,7 @@ impl<P: Provisioner> OrphanController<P> {
             // The claim does that; every change of the record wakes it.
             Due::Adopt => {}
             Due::Forget => {
-                records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+                records::delete(ctx, &stored.name, stored.uid.as_deref()).await?;
                 tracing::info!(
                     record = stored.name,
                     bucket = stored.record.plan.bucket,
@@ -333,7 +333,7 @@ impl<P: Provisioner> OrphanController<P> {
         }
         if forget {
             let metadata = &object.metadata;
-            records::delete(&self.ctx.records(), &record::name(object), metadata.uid.as_deref()).await?;
+            records::delete(&self.ctx, &record::name(object), metadata.uid.as_deref()).await?;
             tracing::info!(
                 record = record::name(object),
                 "deleted only this damaged ObjectBucket, as its annotation requests"

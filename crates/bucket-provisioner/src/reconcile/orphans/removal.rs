@@ -122,7 +122,7 @@ impl<P: Provisioner> OrphanController<P> {
         let ctx = &*self.ctx;
         let class = classes::named(ctx, stored.record.class_name.clone()).await?;
         let claim = Claim::gone(stored.record.claim.clone());
-        legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, &class, &claim, stored)
+        legacy::complete(ctx.provisioner.as_ref(), &ctx.options.provisioner_name, &class, &claim, stored)
     }
 
     /// `retain`: why the record stays. `again`: it failed before, and the record still reports that.

@@ -39,7 +39,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let call = owner.call(record);
         let answer = match verb {
             Verb::Provision => {
-                ctx.call_store_to_create(record, Box::pin(store::provision(&ctx.provisioner, &call))).await
+                ctx.call_store_to_create(record, Box::pin(store::provision(ctx.provisioner.as_ref(), &call))).await
             }
             Verb::Grant => ctx.call_store_to_create(record, Box::pin(ctx.provisioner.grant(&call))).await,
         };
@@ -54,7 +54,7 @@ impl<P: Provisioner> Attempt<'_, P> {
                 if matches!(self.record_state, RecordState::Stored { is_new: true, .. }) {
                     // Nothing was created. Without a record, the claim can be deleted without a call to a store that
                     // may never answer.
-                    records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+                    records::delete(ctx, &stored.name, stored.uid.as_deref()).await?;
                 }
                 return Err(failure);
             }

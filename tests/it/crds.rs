@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bucket_provisioner::api::ClaimPhase;
+use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::other::{OtherCluster, fixture_crds, ours};
 use crate::support::proxy::Call;
-use crate::support::{PATIENCE, World, bucket_of, phase};
+use crate::support::{PATIENCE, World, bucket_of, phase, ready};
 
 const CLAIMS: [&str; 3] = ["generated", "named", "granted"];
 
@@ -74,6 +74,12 @@ async fn claims_work_with_crds_of_others(#[case] text: &str) {
     let of_first = |target: &str| buckets.values().any(|bucket| target.contains(bucket));
     assert!(!world.aws.calls().iter().any(|call| of_first(&call.target)), "nor is AWS asked");
 
+    for claim in CLAIMS {
+        let edit = json!({ "spec": { "additionalConfig": { "color": "red" } } });
+        world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+        world.wait_claim(claim, "ready for `kubectl wait`", |claim| !is_waited_for(claim)).await;
+    }
+
     let old = world.environment("generated").await["AWS_ACCESS_KEY_ID"].clone();
     world.secrets().delete("generated", &DeleteParams::default()).await.unwrap();
     world.wait_secret("generated", |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
@@ -128,6 +134,13 @@ fn writes_to_first(world: &World) -> Vec<String> {
     };
     let calls = world.kubernetes.calls().into_iter();
     calls.filter(|call| call.mutates && of_first(&call.target)).map(|call| call.name).collect()
+}
+
+/// Whether `kubectl wait --for=condition=Ready` and others wait for a claim that is bound: its condition has observed an
+/// earlier generation.
+fn is_waited_for(claim: &ObjectBucketClaim) -> bool {
+    let observed = ready(claim).and_then(|ready| ready.observed_generation);
+    observed.is_some_and(|observed| Some(observed) < claim.metadata.generation)
 }
 
 /// How often the status of a claim was written.

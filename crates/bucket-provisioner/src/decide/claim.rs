@@ -37,6 +37,8 @@ pub(crate) struct Claim {
     /// Or why it cannot be read, and the class that it names nevertheless.
     spec: Result<ObjectBucketClaimSpec, (String, Option<String>)>,
     pub(crate) status: ObjectBucketClaimStatus,
+    /// Its status has the condition with which our CRD begins, as well.
+    pub(crate) begins_unready: bool,
 }
 
 /// Whose claim it is, by its label `bucket-provisioner`.
@@ -146,6 +148,7 @@ impl Claim {
             retry_request: request(metadata, wire::annotation::RETRY),
             undo_request: request(metadata, wire::annotation::UNDO_DELETE),
             spec,
+            begins_unready: status.conditions.iter().any(Condition::is_default),
             status: reported(status),
         }
     }
@@ -166,6 +169,7 @@ impl Claim {
             label: LabelOwner::Ours,
             spec: Err(("the claim no longer exists".to_owned(), None)),
             status: ObjectBucketClaimStatus::default(),
+            begins_unready: false,
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::decide::claim::Claim;
 use crate::decide::report::ConditionSupport;
-use crate::objects::status::patch_status;
+use crate::objects::status::{now, patch_status};
 use crate::reasons;
 use crate::state::context::Context;
 
@@ -38,7 +38,10 @@ pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
     if is_pausing || !would_tell(ctx, claim) {
         return;
     }
-    let condition = json!({ "type": reasons::READY, "status": "Unknown", "reason": "Unknown", "message": "" });
+    // With all that a CRD may require.
+    let condition = json!({
+        "type": reasons::READY, "status": "Unknown", "reason": "Unknown", "message": "", "lastTransitionTime": now(),
+    });
     let metadata = json!({ "uid": claim.id.uid, "resourceVersion": claim.resource_version });
     let patch = json!({ "metadata": metadata, "status": { "conditions": [condition] } });
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
@@ -49,9 +52,9 @@ pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
             let kept = would_be.0.is_ok_and(|claim| claim.status.is_some_and(|status| !status.conditions.is_empty()));
             ctx.conditions.written(kept);
         }
-        // The claim has changed meanwhile.
-        Ok(Err(error)) if status_code(&error) == Some(409) => {}
-        // While it is unknown, a claim without conditions is taken as complete.
+        // The claim has changed meanwhile, or is deleted.
+        Ok(Err(error)) if matches!(status_code(&error), Some(404 | 409)) => {}
+        // While it is unknown, a claim without conditions is taken as complete, and one that is behind is written.
         Ok(Err(error)) => {
             *not_before = Some(Instant::now() + PAUSE);
             tracing::debug!(%error, "cannot find out whether the CRD keeps conditions");

@@ -17,7 +17,7 @@ use crate::store::namespaces::SELECTOR;
 /// Kubernetes refused.
 pub(crate) async fn labels<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> Result<Labels, Error> {
     let selects = matches!(class, ClassLookup::Found(class) if class.parameters.contains_key(SELECTOR));
-    if !selects || claim.bound() {
+    if !selects {
         return Ok(Labels::new());
     }
     Ok(metadata(ctx, &claim.id.namespace).await?.and_then(|namespace| namespace.metadata.labels).unwrap_or_default())

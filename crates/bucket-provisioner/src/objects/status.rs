@@ -27,7 +27,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     if claim.is_gone() {
         return Ok(());
     }
-    let next = report.status(&claim.status, claim.generation, &now());
+    let next = report.status(&claim.status, ctx.conditions.observed(claim), &now());
     let ignored = report
         .other_conditions
         .as_ref()
@@ -57,8 +57,13 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
         } else {
             tracing::info!(reason = report.reason, "{}", report.message);
         }
+        let had_generation = ctx.conditions.observed(claim).is_some();
         if !write(ctx, claim, &next).await? {
             return Ok(());
+        }
+        // This write has shown that each raises it.
+        if had_generation && ctx.conditions.observed(claim).is_none() {
+            write(ctx, claim, &report.status(&claim.status, None, &now())).await?;
         }
         count(ctx, claim, report);
         publish_events(ctx, claim, report, change).await;

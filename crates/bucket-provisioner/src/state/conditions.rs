@@ -2,9 +2,9 @@
 //! again; if it keeps them, missing conditions are restored. And whether it has a status of its own: otherwise each write of
 //! a status raises the generation, and no condition could ever have observed it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::api::{Condition, ObjectBucketClaimStatus};
+use crate::api::ObjectBucketClaimStatus;
 use crate::decide::claim::Claim;
 use crate::decide::report::ConditionSupport;
 use crate::reasons;
@@ -15,7 +15,6 @@ pub(crate) struct Conditions {
     known: AtomicU8,
     /// Whether a write of a status raises the generation.
     raises_generation: AtomicU8,
-    have_default: AtomicBool,
     /// Only one claim at a time tries it out, and none before this time.
     pub(crate) asking: tokio::sync::Mutex<Option<tokio::time::Instant>>,
 }
@@ -35,19 +34,22 @@ impl Conditions {
         }
     }
 
-    /// Whether a claim has an edit that its condition Ready has not observed yet.
+    /// Whether the condition Ready of a claim shows another generation than it should. A write of the status, which observes
+    /// the claim's, cures that; and shows by its answer whether there can be such a generation.
     pub(crate) fn are_behind(&self, claim: &Claim) -> bool {
-        self.raises_generation.load(Ordering::Relaxed) == NO && has_not_observed(claim)
+        let observed = claim.condition(reasons::READY).and_then(|ready| ready.observed_generation);
+        observed.is_some_and(|observed| self.observed(claim).is_none_or(|generation| observed < generation))
     }
 
-    /// Whether a claim has such an edit, unless that is from a write of its status.
+    /// Whether it is unknown if a claim has an edit that was not observed, or only a write of its status.
     pub(crate) fn may_be_behind(&self, claim: &Claim) -> bool {
-        self.raises_generation.load(Ordering::Relaxed) == UNKNOWN && has_not_observed(claim)
+        self.raises_generation.load(Ordering::Relaxed) == UNKNOWN && self.are_behind(claim)
     }
 
-    /// Whether the CRD begins each claim with a condition.
-    pub(crate) fn have_default(&self) -> bool {
-        self.have_default.load(Ordering::Relaxed)
+    /// The generation that conditions observe; `None` if each write of a status raises it. Tools do not wait for conditions
+    /// without one.
+    pub(crate) fn observed(&self, claim: &Claim) -> Option<i64> {
+        claim.generation.filter(|_| self.raises_generation.load(Ordering::Relaxed) != YES)
     }
 
     /// A status was written; the claim had and has this generation.
@@ -57,9 +59,6 @@ impl Conditions {
 
     /// The watch shows this status of a claim.
     pub(crate) fn shown(&self, status: &ObjectBucketClaimStatus) {
-        if status.conditions.iter().any(Condition::is_default) {
-            self.have_default.store(true, Ordering::Relaxed);
-        }
         if !status.conditions.is_empty() {
             self.known.store(YES, Ordering::Relaxed);
         }
@@ -69,8 +68,4 @@ impl Conditions {
     pub(crate) fn written(&self, came_back: bool) {
         self.known.store(if came_back { YES } else { NO }, Ordering::Relaxed);
     }
-}
-
-fn has_not_observed(claim: &Claim) -> bool {
-    claim.condition(reasons::READY).is_some_and(|ready| ready.observed_generation < claim.generation)
 }

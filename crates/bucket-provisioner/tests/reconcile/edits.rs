@@ -52,6 +52,30 @@ async fn the_condition_observes_every_edit_of_the_claim() {
     assert!(is_observed(&world.claim().unwrap_or_default()), "{:#?}", world.claim());
 }
 
+/// A webhook that refuses dry runs, or a busy API server, does not keep it from that.
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_observed_although_the_dry_run_fails() {
+    let (world, calls) = (FLOW.world(), Calls::default());
+    let operator = world.start(&calls);
+    FLOW.submit(&world);
+    world.until("bound", World::is_bound).await;
+    world.afterwards().await;
+    drop(operator);
+    world.edit_claim(&json!({ "spec": { "additionalConfig": { "color": "red" } } }));
+    let calls = Calls::default();
+    let mut is_first = true;
+    calls.begin(move |name| {
+        match name.starts_with("patch objectbucketclaims/status") && std::mem::take(&mut is_first) {
+            true => Verdict::Answer(500),
+            false => Verdict::Pass,
+        }
+    });
+    let _operator = world.start(&calls);
+    world.until("observed", |world| is_observed(&world.claim().unwrap_or_default())).await;
+    let written = calls.all().iter().filter(|call| call.name.starts_with("patch objectbucketclaims/status")).count();
+    assert_eq!(written, 2, "the dry run, and the edit");
+}
+
 fn is_observed(claim: &Value) -> bool {
     let mut conditions = claim["status"]["conditions"].as_array().into_iter().flatten();
     let ready = conditions.find(|condition| condition["type"] == "Ready");

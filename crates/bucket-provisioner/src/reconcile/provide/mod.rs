@@ -67,10 +67,11 @@ async fn begin<'a, P: Provisioner>(
     claim: Claim,
     class: &ClassLookup,
 ) -> Result<Start<'a, P>, Error> {
-    let complete = |stored| legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, class, &claim, stored);
+    let complete =
+        |stored| legacy::complete(ctx.provisioner.as_ref(), &ctx.options.provisioner_name, class, &claim, stored);
     let labels = namespaces::labels(ctx, &claim, class).await?;
     let surroundings = Surroundings {
-        provisioner: &ctx.provisioner,
+        provisioner: ctx.provisioner.as_ref(),
         provisioner_name: &ctx.options.provisioner_name,
         cluster: &ctx.cluster,
         class,
@@ -80,7 +81,7 @@ async fn begin<'a, P: Provisioner>(
     let stored = match plan::record_state(&surroundings, &claim, found)? {
         RecordState::Planned { name, record } => {
             if let ClassLookup::Found(class) = class
-                && let Some((reason, note)) = request::warning(&ctx.provisioner, class)
+                && let Some((reason, note)) = request::warning(ctx.provisioner.as_ref(), class)
             {
                 events::class_warning(ctx, class, reason.name, &note).await;
             }
@@ -145,10 +146,9 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// Tools take a claim without conditions for ready. Ours have one from their CRD.
     async fn report_beginning(&self) -> Result<(), Error> {
-        let Claim { status, .. } = &self.claim;
-        let says_something = status.phase.is_some() || !status.conditions.is_empty();
-        let conditions = &self.ctx.conditions;
-        if says_something || conditions.have_default() || conditions.condition_support() == ConditionSupport::No {
+        let Claim { status, begins_unready, .. } = &self.claim;
+        let says_something = *begins_unready || status.phase.is_some() || !status.conditions.is_empty();
+        if says_something || self.ctx.conditions.condition_support() == ConditionSupport::No {
             return Ok(());
         }
         status::update_status(self.ctx, &self.claim, &Report::provisioning()).await

@@ -1,13 +1,21 @@
 -- Health of ObjectBucketClaims in Argo CD, for resource.customizations.health.objectbucket.io_ObjectBucketClaim in the
 -- ConfigMap argocd-cm. The check that Argo CD brings along reads the phase alone: for it, a bound claim is healthy although
 -- its bucket or its keys no longer exist.
-local progress = {
+-- Reasons that end by themselves, also on a claim that is bound.
+local passing = {
+  KubernetesError = true,
+  NotVisibleYet = true,
   Pending = true,
   Provisioning = true,
   Purging = true,
   Removed = true,
   Removing = true,
   Settling = true,
+  StoreBusy = true,
+  StoreFailing = true,
+  StoreUnreachable = true,
+  Throttled = true,
+  TimedOut = true,
   WaitingForCredentials = true,
   WaitingForStore = true,
 }
@@ -36,5 +44,5 @@ if ready.status == "True" then
   local observed = ready.observedGeneration or obj.metadata.generation
   return health(observed < obj.metadata.generation and "Progressing" or "Healthy", ready.message)
 end
-local is_lost = status.phase == "Bound" and ready.status == "False" and not progress[ready.reason]
+local is_lost = status.phase == "Bound" and ready.status == "False" and not passing[ready.reason]
 return health((is_lost or status.phase == "Failed") and "Degraded" or "Progressing", ready.message)

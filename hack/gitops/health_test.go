@@ -5,6 +5,9 @@ package gitops
 import (
 	"encoding/json"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -55,6 +58,12 @@ var examples = []example{
 	{"it gets new keys", seen,
 		`{"phase": "Bound", "conditions": [{"type": "Ready", "status": "False", "reason": "WaitingForCredentials"}]}`,
 		"Progressing", status.InProgressStatus, status.InProgressStatus},
+	{"its new keys are throttled", seen,
+		`{"phase": "Bound", "conditions": [{"type": "Ready", "status": "False", "reason": "Throttled"}]}`,
+		"Progressing", status.InProgressStatus, status.InProgressStatus},
+	{"its generation rises with each status", seen,
+		`{"phase": "Bound", "conditions": [{"type": "Ready", "status": "True", "reason": "Bound"}]}`,
+		"Healthy", status.CurrentStatus, status.CurrentStatus},
 	{"somebody deleted its bucket", seen,
 		`{"phase": "Bound", "conditions": [{"type": "Ready", "status": "False", "reason": "BucketGone"}]}`,
 		"Degraded", status.FailedStatus, status.InProgressStatus},
@@ -173,6 +182,35 @@ func TestConditions(t *testing.T) {
 				t.Errorf("%s, not %s", found.Status, e.conditions)
 			}
 		})
+	}
+}
+
+// What the alert for claims that wait takes for passing, both take for passing.
+func TestPassing(t *testing.T) {
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	rules, script, expressions := read("../../deploy/monitoring/rules.yaml"), read(argo), read(flux)
+	reasons := regexp.MustCompile(`oldest_unbound_claim_seconds\{reason=~"\|([A-Za-z|]*)"`).FindStringSubmatch(rules)
+	if reasons == nil {
+		t.Fatal("the alert has no reasons")
+	}
+	// Claims with these are not bound yet.
+	first := []string{"BucketNotFound", "Pending", "Provisioning"}
+	for _, reason := range strings.Split(reasons[1], "|") {
+		if slices.Contains(first, reason) {
+			continue
+		}
+		if !strings.Contains(script, reason+" = true") {
+			t.Errorf("%s is not passing in %s", reason, argo)
+		}
+		if !strings.Contains(expressions, "'"+reason+"'") {
+			t.Errorf("%s is not passing in %s", reason, flux)
+		}
 	}
 }
 

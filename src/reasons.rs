@@ -39,13 +39,14 @@ bucket_provisioner::reasons! {
         ACCESS_STILL_WORKS = "AccessStillWorks": "the user of a deleted claim is not found, but the key in its Secret works: the user may be in another account", "wait; if it stays, check to which account the provisioning credentials belong";
     }
     Operator {
-        INVALID_ENVIRONMENT = "InvalidEnvironment": "an endpoint variable of the operator is not a URL", "correct the Deployment";
+        INVALID_ENVIRONMENT = "InvalidEnvironment": "an endpoint variable of the operator is not a URL, or a switch is neither true nor false", "correct the Deployment";
     }
 }
 
 /// What an admin should know about a class whose buckets are in this region, because nothing names one.
 pub(crate) fn region_not_named(region: &str) -> Option<(&'static Reason, String)> {
     let reason = TABLE.iter().find(|reason| reason.name == REGION_NOT_NAMED)?;
-    let message = "the class names no region, and the operator's environment has no AWS_REGION, so its buckets are in";
-    Some((reason, format!("{message} {region}")))
+    let message =
+        "the class names no region, and AWS_REGION is not set in the environment of this program, so buckets are in";
+    Some((reason, format!("{message} {region}: name the region in the class")))
 }

@@ -28,6 +28,7 @@ use crate::inventory;
 use crate::progress::Unfinished;
 use crate::reasons;
 use crate::recall;
+use crate::s3::creation::{self, BucketSteps};
 use crate::s3::emptying::Emptyings;
 use crate::s3::{bucket, purge, tags};
 use crate::{Error, Flags, Owner, PROVISIONER_NAME};
@@ -53,7 +54,7 @@ pub struct AwsProvisioner {
     environment: Result<Environment, ParameterError>,
     clients: Clients,
     /// The buckets that were created, of claims whose users were not, and how far these came.
-    buckets: Unfinished<bool>,
+    buckets: Unfinished<BucketSteps>,
     users: Unfinished<UserSteps>,
     emptyings: Emptyings,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
@@ -271,15 +272,14 @@ impl Provisioner for AwsProvisioner {
 
     async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<Error>> {
         let (store, target) = self.reach(call).await.map_err(CreateError::Refused)?;
-        let mut created = self.buckets.begin(call.record, &store);
-        if *created.steps() {
+        let mut attempt = self.buckets.begin(call.record, &store);
+        if attempt.steps().created {
             return Ok(());
         }
         let _guard = self.lock_name(&target).map_err(create_error)?;
         let tags = tags::of_record(&self.name, call.record);
-        let answer = Box::pin(bucket::create(&store, &target, &tags)).await;
+        let answer = Box::pin(creation::create(&store, &target, &tags, attempt.steps())).await;
         store.note_creation(answer.is_ok());
-        *created.steps() = answer.is_ok();
         answer.map_err(create_error)
     }
 

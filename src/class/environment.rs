@@ -40,7 +40,9 @@ impl Environment {
         };
         let variants =
             Variants { fips: switch("AWS_USE_FIPS_ENDPOINT")?, dual_stack: switch("AWS_USE_DUALSTACK_ENDPOINT")? };
-        let region = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(&variable);
+        let region = ["AWS_REGION", "AWS_DEFAULT_REGION"]
+            .into_iter()
+            .find_map(|name| variable(name).filter(|it| !it.is_empty()));
         let region = region.and_then(|region| Region::parse(&region, None).ok());
         if variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
             return Ok(Self { region, variants, ..Self::default() });
@@ -87,6 +89,10 @@ mod tests {
         assert_eq!(variants, Variants { fips: true, dual_stack: false });
         let region = |value| read(value).unwrap().region.map(|region| region.as_str().to_owned());
         assert_eq!(region(&[("AWS_DEFAULT_REGION", "eu-central-1")]).as_deref(), Some("eu-central-1"));
+        assert_eq!(
+            region(&[("AWS_REGION", ""), ("AWS_DEFAULT_REGION", "eu-central-1")]).as_deref(),
+            Some("eu-central-1")
+        );
         assert_eq!(region(&[("AWS_REGION", "garage")]), None, "another store's");
         let refused = read(&[("AWS_USE_DUALSTACK_ENDPOINT", "yes")]).unwrap_err().to_string();
         assert!(refused.contains("AWS_USE_DUALSTACK_ENDPOINT") && refused.contains("true or false"), "{refused}");

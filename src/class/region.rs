@@ -43,8 +43,14 @@ const DUAL_STACK: [&str; 8] = [
     "on.aws",
 ];
 
-/// Whether a host name is one of AWS's, including private endpoints.
+/// Labels in the names of load balancers and machines, behind which is whatever their owner runs.
+const OF_CUSTOMERS: [&str; 3] = ["elb", "compute", "compute-1"];
+
+/// Whether a host name is one of AWS's services, including private endpoints.
 pub(crate) fn is_host_of_aws(host: &str) -> bool {
+    if host.split('.').any(|label| OF_CUSTOMERS.contains(&label)) {
+        return false;
+    }
     let partitions = OTHERS.iter().map(|(_, partition)| partition.dns_suffix).chain([AWS.dns_suffix]);
     partitions.chain(DUAL_STACK).any(|domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))
 }

@@ -59,6 +59,17 @@ pub(crate) enum Sts {
     Unknown,
 }
 
+impl Sts {
+    /// Whether AWS answers, which tells everybody who they are.
+    pub(crate) fn is_of_aws(&self) -> bool {
+        match self {
+            Self::Aws => true,
+            Self::At(url) => !is_foreign(url),
+            Self::Unknown => false,
+        }
+    }
+}
+
 /// A bucket, and the account that must own it: AWS refuses calls about a bucket of another account ("Verifying bucket
 /// ownership with bucket owner condition", Amazon S3 user guide).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +125,10 @@ impl<'a> Target<'a> {
             _ if user.is_none() && !is_of_environment(&s3, &environment.s3) => Sts::Unknown,
             // AWS's IAM does not answer calls to STS.
             Some(url) if is_foreign(url) && !is_of_environment(&iam, &environment.iam) => Sts::At(url.clone()),
+            // Nor does another store know AWS's keys.
+            Some(url) if !is_foreign(url) && environment.sts.as_ref().is_some_and(|sts| is_foreign(sts.as_str())) => {
+                Sts::Aws
+            }
             _ => environment.sts.as_ref().map_or(Sts::Aws, |url| Sts::At(url.as_str().to_owned())),
         };
         Self {
@@ -195,6 +210,13 @@ mod tests {
             let endpoints = Target::of(&record, environment).endpoints;
             assert_eq!((endpoints.iam.as_deref(), endpoints.sts), (iam, Sts::Aws));
         }
+        // Each is asked about its own keys only.
+        let aws_hosts = [("s3Endpoint", "https://s3.us-west-1.amazonaws.com"), ("iamEndpoint", private)];
+        assert_eq!(sts(&aws_hosts, &proxied), Sts::Aws);
+        let balancer = "http://ceph-1.elb.eu-central-1.amazonaws.com";
+        assert_eq!(sts(&[("s3Endpoint", balancer), ("iamEndpoint", balancer)], &aws), Sts::At(balancer.into()));
+        assert!(Sts::At("https://vpce-0a1b-2c3d.sts.us-east-1.vpce.amazonaws.com".into()).is_of_aws());
+        assert!(!Sts::At("http://proxy".into()).is_of_aws());
         let shared = [both[0], ("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")];
         for environment in [&aws, &proxied] {
             assert_eq!(sts(&shared, environment), Sts::Unknown);

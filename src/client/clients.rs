@@ -189,7 +189,7 @@ impl Clients {
         s3::config::Builder::from(&config).force_path_style(endpoints.addressing == Addressing::Path).build()
     }
 
-    /// Its hosts are not those of S3, so it is known only where no endpoint is configured.
+    /// Its hosts are not those of S3, so it is AWS's own in the region, also beside a private endpoint of S3.
     fn control(
         &self,
         credentials: SharedCredentialsProvider,
@@ -197,7 +197,7 @@ impl Clients {
         endpoints: &Endpoints,
     ) -> Option<s3control::Client> {
         let config = || self.config(credentials, caching, endpoints, (&endpoints.region, None));
-        endpoints.s3.is_none().then(|| s3control::Client::new(&config()))
+        (!endpoints.s3_is_foreign()).then(|| s3control::Client::new(&config()))
     }
 
     fn sts(

@@ -93,11 +93,18 @@ impl Store {
         E: ProvideErrorMetadata + std::error::Error + 'static,
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
-        let limiter = self.limiters.of(self.scope(operation, &resource));
+        let scope = self.scope(operation, &resource);
+        // Classes with another ceiling do not wait for this one's turns.
         let ceiling = self.endpoints.iam_calls_per_second.filter(|_| operation.service() == Service::Iam);
+        let paced = ceiling.map(|ceiling| self.limiters.of(format!("{scope} {ceiling}")));
+        let limiter = self.limiters.of(scope);
         let (mut backoff, mut retries) = (Backoff::default(), 0..RETRIES);
         loop {
-            let sent = limiter.acquire(ceiling).await;
+            let _turn = match &paced {
+                Some(paced) => Some(paced.acquire(ceiling).await),
+                None => None,
+            };
+            let sent = limiter.acquire(None).await;
             let began = sent.at;
             let answer = self.call_once(operation, resource.clone(), Box::pin(send())).await;
             let is_throttled = answer.as_ref().map_or_else(CallError::is_throttled, &part);

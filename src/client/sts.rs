@@ -1,7 +1,7 @@
 //! The account of the provisioning credentials, and whether an app's keys still work. On AWS everybody can call
 //! GetCallerIdentity (STS API reference); other stores may not support it.
 
-use crate::class::target::{Sts, Target};
+use crate::class::target::Target;
 use crate::client::account::{CallerIdentity, account_of};
 use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
 use crate::client::clients::AppClients;
@@ -64,7 +64,7 @@ async fn ask_sts(store: &Store, sts: &aws_sdk_sts::Client) -> Result<StsAnswer, 
             Ok(StsAnswer::Account(account.clone()))
         }
         Ok(_) => Ok(StsAnswer::None),
-        Err(error) if store.endpoints.sts == Sts::Aws => Err(Failed::With(error.into())),
+        Err(error) if store.endpoints.sts.is_of_aws() => Err(Failed::With(error.into())),
         Err(error) if is_unknown(&error) => Ok(StsAnswer::None),
         Err(error) if error.status() == UNAVAILABLE => Ok(StsAnswer::Unavailable),
         Err(CallError { cause: Cause::Unreadable, .. }) => Err(Failed::ForNow),
@@ -90,7 +90,7 @@ pub(crate) async fn identity<'a>(store: &'a Store, sts: &aws_sdk_sts::Client) ->
 /// Whether nothing else needs to be asked. Everybody may ask AWS who they are; other stores have many answers for what they
 /// do not know.
 pub(crate) fn is_over(store: &Store, error: &CallError) -> bool {
-    store.endpoints.sts == Sts::Aws || error.status() == 0 || is_about_credentials(error.code())
+    store.endpoints.sts.is_of_aws() || error.status() == 0 || is_about_credentials(error.code())
 }
 
 /// Whether another store than AWS does not support the call. Stores have many answers for this, but in none of them are
@@ -114,8 +114,8 @@ pub(crate) async fn keys_work(app: &AppClients, target: &Target<'_>) -> Result<b
             Ok(_) => return Ok(true),
             Err(error) if is_about_credentials(error.code()) => return Ok(false),
             // The call about the bucket will show whether the store is busy.
-            Err(error) if target.endpoints.sts != Sts::Aws && (is_unknown(&error) || error.status() == UNAVAILABLE) => {
-            }
+            Err(error)
+                if !target.endpoints.sts.is_of_aws() && (is_unknown(&error) || error.status() == UNAVAILABLE) => {}
             Err(error) => return Err(error.into()),
         }
     }

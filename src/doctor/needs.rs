@@ -74,13 +74,11 @@ fn scope(operation: Operation, mode: Mode, has_user: bool) -> Option<Scope> {
 
     let creates = mode == Mode::Created;
     match operation {
-        O::CreateBucket
-        | O::PutBucketTagging
-        | O::TagResource
-        | O::DeleteBucket
-        | O::ListObjectVersions
-        | O::ListMultipartUploads => creates.then_some(Scope::Bucket),
-        O::GetBucketTagging | O::ListObjectsV2 => Some(Scope::Bucket),
+        O::CreateBucket | O::PutBucketTagging | O::TagResource | O::DeleteBucket | O::ListMultipartUploads => {
+            creates.then_some(Scope::Bucket)
+        }
+        // The command `status` shows how much is in the bucket.
+        O::GetBucketTagging | O::ListObjectsV2 | O::ListObjectVersions => Some(Scope::Bucket),
         O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => creates.then_some(Scope::Objects),
         // With the keys of the claim's user, unless it has none.
         O::GetObject => (!has_user).then_some(Scope::Objects),
@@ -138,7 +136,7 @@ mod tests {
     #[test]
     fn a_brownfield_class_needs_no_right_to_create_or_delete() {
         let of_bucket: Vec<_> = needed(&granted()).into_iter().filter(|action| action.starts_with("s3:")).collect();
-        assert_eq!(of_bucket, ["s3:GetBucketTagging", "s3:ListBucket"]);
+        assert_eq!(of_bucket, ["s3:GetBucketTagging", "s3:ListBucket", "s3:ListBucketVersions"]);
         assert!(needed(&granted()).contains("iam:CreateUser"));
     }
 

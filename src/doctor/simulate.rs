@@ -147,14 +147,20 @@ async fn ask(
 }
 
 async fn simulate(
-    Examined { store, target, .. }: &Examined<'_>,
+    Examined { store, target, caller, .. }: &Examined<'_>,
     principal: &str,
     actions: &BTreeSet<&'static str>,
     arn: &str,
     boundary: Option<&str>,
 ) -> Result<Vec<(String, Answer)>, CallError> {
     // What a request of the operator has. Conditions on anything else remain open.
-    let known = [("aws:RequestedRegion", Some(target.endpoints.region.as_str())), (BOUNDARY_KEY, boundary)];
+    let account = caller.account();
+    let known = [
+        ("aws:RequestedRegion", Some(target.endpoints.region.as_str())),
+        ("aws:PrincipalAccount", account),
+        ("aws:ResourceAccount", account),
+        (BOUNDARY_KEY, boundary),
+    ];
     let context = known.iter().filter_map(|(key, value)| Some(entry(key, (*value)?))).collect::<Vec<_>>();
     let list = || {
         let asked = store.iam.simulate_principal_policy().policy_source_arn(principal).resource_arns(arn);
@@ -194,7 +200,9 @@ fn read(result: &EvaluationResult) -> Answer {
 /// The condition keys that the simulation would have needed. The boundary is not among them: a class without one sends
 /// none.
 fn open_keys(result: &EvaluationResult) -> Vec<String> {
-    let keys = result.missing_context_values().iter();
+    // Where a resource is named, IAM names them beside it (EvaluationResult, IAM API reference).
+    let of_resources = result.resource_specific_results().iter().flat_map(|one| one.missing_context_values());
+    let keys = result.missing_context_values().iter().chain(of_resources);
     keys.filter(|key| !key.eq_ignore_ascii_case(BOUNDARY_KEY)).cloned().collect()
 }
 
@@ -256,9 +264,11 @@ async fn is_limited_to_names(examined: &Examined<'_>, principal: &str, partition
     let (_, answer) = results.first()?;
     Some(match answer {
         Answer::Allowed => Finding::about(WHAT).warning("the provisioning credentials may delete every bucket of the account, so whoever has them can delete what no claim has created").with_remedy("set bucketNamePrefix in the class, and limit the provisioning policy to that prefix, as docs/owner-iam-policy-with-boundary.json does"),
-        Answer::Denied(_) | Answer::Depends(_) => {
-            Finding::about(WHAT).good("the provisioning credentials cannot delete buckets of other names")
-        }
+        Answer::Denied(_) => Finding::about(WHAT).good("the provisioning credentials cannot delete a bucket of another name"),
+        Answer::Depends(keys) => Finding::about(WHAT).unknown(format!(
+            "whether the provisioning credentials may delete buckets of other names depends on the condition keys {}",
+            keys.join(", ")
+        )),
     })
 }
 

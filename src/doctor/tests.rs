@@ -1,4 +1,4 @@
-//! What an examination of AWS finds, from canned answers.
+//! What an examination of AWS finds, from canned answers. Long, because all tests share how these are made.
 #![allow(clippy::unwrap_used)]
 
 use rstest::rstest;
@@ -139,6 +139,23 @@ async fn credentials_that_can_delete_all_buckets_are_warned_about() {
     assert_eq!(found.verdict, Verdict::Warning, "{found:?}");
     assert!(found.message.contains("may delete every bucket"), "{}", found.message);
     assert!(found.remedy.contains("bucketNamePrefix"), "{}", found.remedy);
+}
+
+/// IAM shows what it does not know beside the resource.
+#[tokio::test]
+async fn deleting_other_buckets_may_depend_on_the_request() {
+    let record = record();
+    let missing = "<ResourceSpecificResults><member><EvalResourceName>r</EvalResourceName><EvalResourceDecision>implicitDeny</EvalResourceDecision><MissingContextValues><member>aws:SourceVpce</member></MissingContextValues></member></ResourceSpecificResults>";
+    let mut answers = all_allowed(&record);
+    answers.pop();
+    answers.push(simulation([("s3:DeleteBucket", ("implicitDeny", missing))]));
+    let stage = Stage::answering([vec![caller("user/owner")], answers, room(10)].into_iter().flatten());
+    let findings = examine_on(&stage, &record).await;
+    let found = one(&findings, "buckets of others");
+    assert_eq!(found.verdict, Verdict::Unknown, "{found:?}");
+    assert!(found.message.contains("aws:SourceVpce"), "{}", found.message);
+    let sent = stage.sent("SimulatePrincipalPolicy");
+    assert!(sent.contains("aws%3AResourceAccount"), "{sent}");
 }
 
 #[tokio::test]

@@ -171,20 +171,24 @@ fn policy_name(arn: &str) -> Option<&str> {
 async fn remove_user(store: &Store, user: &str) -> Result<(), CallError> {
     match delete_user(store, user).await {
         Err(error) if error.code() == "DeleteConflict" => {
-            clear(store, user).await?;
-            delete_user(store, user).await
+            let denied = clear(store, user).await?;
+            // What may not even be looked for is what the user still has.
+            delete_user(store, user).await.map_err(|error| match denied {
+                Some(denied) if error.code() == "DeleteConflict" => denied,
+                _ => error,
+            })
         }
         result => result,
     }
 }
 
 /// Removes from a user what others are likely to have added to it. Ways to sign in are removed first; groups last,
-/// because the provisioning credentials may not be allowed to change them.
-async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
+/// because the provisioning credentials may not be allowed to change them. Returns what could not be looked for.
+async fn clear(store: &Store, user: &str) -> Result<Option<CallError>, CallError> {
     delete_access_keys(store, user, &[]).await?;
     let send = || store.iam.delete_login_profile().user_name(user).send();
     ignore_not_found(store.call(Operation::DeleteLoginProfile, Resource::user(user), send).await)?;
-    remove_credentials_of_people(store, user).await?;
+    let denied = remove_credentials_of_people(store, user).await?;
 
     let list = || store.iam.list_user_policies().user_name(user).into_paginator().items().send().collect();
     let inline: Vec<_> = ignore_not_found(store.call(Operation::ListUserPolicies, Resource::user(user), list).await)?
@@ -209,22 +213,23 @@ async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
         ignore_not_found(store.call(Operation::RemoveUserFromGroup, Resource::user(user), send).await)?;
     }
 
-    Ok(())
+    Ok(denied)
 }
 
 /// What people sign in with, beside a password, and what they gave to AWS's other services: "Deleting an IAM user", IAM user
 /// guide.
-async fn remove_credentials_of_people(store: &Store, user: &str) -> Result<(), CallError> {
+async fn remove_credentials_of_people(store: &Store, user: &str) -> Result<Option<CallError>, CallError> {
+    let mut denied = None;
     let resource = || Resource::user(user);
     let list = || store.iam.list_mfa_devices().user_name(user).into_paginator().items().send().collect();
-    let devices: Vec<_> = if_allowed(store.call(Operation::ListMFADevices, resource(), list).await)?;
+    let devices: Vec<_> = if_allowed(&mut denied, store.call(Operation::ListMFADevices, resource(), list).await)?;
     for device in devices {
         let send = || store.iam.deactivate_mfa_device().user_name(user).serial_number(&device.serial_number).send();
         ignore_not_found(store.call(Operation::DeactivateMFADevice, resource(), send).await)?;
     }
 
     let list = || store.iam.list_ssh_public_keys().user_name(user).into_paginator().items().send().collect();
-    let keys: Vec<_> = if_allowed(store.call(Operation::ListSSHPublicKeys, resource(), list).await)?;
+    let keys: Vec<_> = if_allowed(&mut denied, store.call(Operation::ListSSHPublicKeys, resource(), list).await)?;
     for key in keys {
         let send =
             || store.iam.delete_ssh_public_key().user_name(user).ssh_public_key_id(&key.ssh_public_key_id).send();
@@ -232,7 +237,8 @@ async fn remove_credentials_of_people(store: &Store, user: &str) -> Result<(), C
     }
 
     let list = || store.iam.list_signing_certificates().user_name(user).into_paginator().items().send().collect();
-    let certificates: Vec<_> = if_allowed(store.call(Operation::ListSigningCertificates, resource(), list).await)?;
+    let certificates: Vec<_> =
+        if_allowed(&mut denied, store.call(Operation::ListSigningCertificates, resource(), list).await)?;
     for certificate in certificates {
         let id = &certificate.certificate_id;
         let send = || store.iam.delete_signing_certificate().user_name(user).certificate_id(id).send();
@@ -243,7 +249,8 @@ async fn remove_credentials_of_people(store: &Store, user: &str) -> Result<(), C
         let answer = store.iam.list_service_specific_credentials().user_name(user).send().await?;
         Ok(answer.service_specific_credentials.unwrap_or_default())
     };
-    let credentials = if_allowed(store.call(Operation::ListServiceSpecificCredentials, resource(), list).await)?;
+    let credentials =
+        if_allowed(&mut denied, store.call(Operation::ListServiceSpecificCredentials, resource(), list).await)?;
     for credential in credentials {
         let id = &credential.service_specific_credential_id;
         let call = store.iam.delete_service_specific_credential().user_name(user).service_specific_credential_id(id);
@@ -251,14 +258,18 @@ async fn remove_credentials_of_people(store: &Store, user: &str) -> Result<(), C
             store.call(Operation::DeleteServiceSpecificCredential, resource(), || call.clone().send()).await,
         )?;
     }
-    Ok(())
+    Ok(denied)
 }
 
 /// Few users have any of these, and the policies of earlier versions do not allow looking: DeleteUser tells.
-fn if_allowed<T: Default>(answer: Result<T, CallError>) -> Result<T, CallError> {
+fn if_allowed<T: Default>(denied: &mut Option<CallError>, answer: Result<T, CallError>) -> Result<T, CallError> {
     match ignore_not_found(answer) {
         Ok(found) => Ok(found.unwrap_or_default()),
-        Err(error) if error.code() == "AccessDenied" || error.lacks_operation() => Ok(T::default()),
+        Err(error) if error.code() == "AccessDenied" => {
+            denied.get_or_insert(error);
+            Ok(T::default())
+        }
+        Err(error) if error.lacks_operation() => Ok(T::default()),
         Err(error) => Err(error),
     }
 }

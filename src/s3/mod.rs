@@ -3,6 +3,7 @@
 pub(crate) mod access_points;
 pub(crate) mod bucket;
 pub(crate) mod budget;
+pub(crate) mod creation;
 pub(crate) mod empty;
 pub(crate) mod emptying;
 pub(crate) mod listing;

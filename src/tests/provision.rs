@@ -282,6 +282,32 @@ async fn a_bucket_of_a_chosen_name_never_stays_without_tags() {
     assert_eq!(provision(s3_error(403, "AccessDenied")).await, ("AccessDenied", false));
 }
 
+/// S3 may not show a new bucket to all calls at once.
+#[tokio::test(start_paused = true)]
+async fn tags_of_a_new_bucket_wait_until_s3_shows_it() {
+    let late = || ("PutBucketTagging", s3_error(404, "NoSuchBucket"));
+    let refused = [("CreateBucket", s3_error(400, NO_TAGS)), ("CreateBucket", ok(""))];
+    let stage = stage(refused.into_iter().chain([late(), late(), ("PutBucketTagging", bare(204))]));
+    stage.provision(&named("eusc-de-east-1")).await.unwrap();
+    assert_eq!(stage.all_sent("PutBucketTagging").len(), 3);
+}
+
+/// If it could neither be tagged nor deleted, the next attempt of this process knows whose it is.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_stayed_without_tags_gets_them_later() {
+    let stage = stage([
+        ("CreateBucket", s3_error(400, NO_TAGS)),
+        ("CreateBucket", ok("")),
+        ("PutBucketTagging", s3_error(503, "ServiceUnavailable")),
+        ("DeleteBucket", s3_error(503, "ServiceUnavailable")),
+        ("PutBucketTagging", bare(204)),
+    ]);
+    stage.provision(&named("eusc-de-east-1")).await.unwrap_err();
+    stage.provision(&named("eusc-de-east-1")).await.unwrap();
+    let of_bucket = ["CreateBucket", "CreateBucket", "PutBucketTagging", "DeleteBucket", "PutBucketTagging"];
+    assert_eq!(stage.calls(), and_user(&of_bucket));
+}
+
 /// There CreateBucket does not tell whether the bucket is new, so without tags nothing would.
 #[tokio::test]
 async fn us_east_1_creates_no_bucket_without_tags() {

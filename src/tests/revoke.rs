@@ -168,6 +168,26 @@ fn without_credentials_of_people() -> impl Iterator<Item = (&'static str, Answer
     LOOKS_AT_CREDENTIALS.into_iter().map(|look| (look, iam_error(403, "AccessDenied")))
 }
 
+/// Then the denial is the reason, not that AWS objects.
+#[tokio::test]
+async fn credentials_that_may_not_be_looked_for_are_named() {
+    let conflict = || ("DeleteUser", iam_error(409, "DeleteConflict"));
+    let nothing = |operation: &str| {
+        let result = format!("<{operation}Response><{operation}Result></{operation}Result></{operation}Response>");
+        ok(result)
+    };
+    let mut answers = user_is_deleted();
+    answers[4] = conflict();
+    answers.extend([("ListAccessKeys", access_keys(&[])), ("DeleteLoginProfile", iam_error(404, "NoSuchEntity"))]);
+    answers.extend(without_credentials_of_people());
+    answers.extend(
+        ["ListUserPolicies", "ListAttachedUserPolicies", "ListGroupsForUser"].map(|look| (look, nothing(look))),
+    );
+    answers.push(conflict());
+    let error = Stage::answering(answers).revoke(&record(), None).await.unwrap_err().to_string();
+    assert!(error.contains("iam:ListMFADevices"), "{error}");
+}
+
 #[tokio::test]
 async fn what_people_signed_in_with_is_removed() {
     let list = |operation: &str, inner: &str| {

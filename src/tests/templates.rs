@@ -158,7 +158,7 @@ fn cloudformation_follows_its_parameters() {
 fn names_in_iam_end_in_the_name_of_the_cluster() {
     let template = Template::with(&[("UserPath", "")]);
     let owner = template.policy("OwnerPolicy").to_string();
-    assert_eq!(owner.matches(":user/aws-s3-provisioner/CLUSTER/*").count(), 2);
+    assert_eq!(owner.matches(":user/aws-s3-provisioner-CLUSTER/*").count(), 2);
     assert_eq!(owner.matches(":user/").count(), 3, "the third one is of users whose path is unknown: {owner}");
 }
 

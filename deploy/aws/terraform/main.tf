@@ -14,7 +14,7 @@ locals {
   uses_irsa = var.oidc_provider != ""
 
   role_name     = var.role_name == "" ? "aws-s3-provisioner-${var.cluster_name}" : var.role_name
-  user_path     = var.user_path == "" ? "/aws-s3-provisioner/${var.cluster_name}/" : var.user_path
+  user_path     = var.user_path == "" ? "/aws-s3-provisioner-${var.cluster_name}/" : var.user_path
   boundary_name = var.boundary_name == "" ? "aws-s3-provisioner-boundary-${var.cluster_name}" : var.boundary_name
   boundary_arn  = var.existing_boundary_arn == "" ? aws_iam_policy.boundary[0].arn : var.existing_boundary_arn
 

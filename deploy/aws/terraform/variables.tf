@@ -49,13 +49,13 @@ variable "service_account" {
 }
 
 variable "user_path" {
-  description = "Path of the users of claims, as in the parameter iamPath of the StorageClasses. Empty for /aws-s3-provisioner/CLUSTER/. No other cluster may have the same."
+  description = "Path of the users of claims, as in the parameter iamPath of the StorageClasses. Empty for /aws-s3-provisioner-CLUSTER/. No other cluster may have the same."
   type        = string
   default     = ""
 
   validation {
     condition     = can(regex("^(/([A-Za-z0-9._-]+/)+)?$", var.user_path))
-    error_message = "It must begin and end with a slash, such as /aws-s3-provisioner/my-cluster/."
+    error_message = "It must begin and end with a slash, such as /aws-s3-provisioner-my-cluster/."
   }
 }
 

@@ -1,15 +1,13 @@
 //! The provisioning policies as they are shipped, put on a user of the emulated AWS.
 //!
-//! The emulator evaluates actions, resources, `Deny` and boundaries. It knows neither the path of a user nor the condition
-//! keys `iam:PermissionsBoundary` and `aws:ResourceAccount`: a statement with one of them allows nothing there. So these
-//! are taken out of what the emulator gets, and [`Demands`] has the world's proxy check boundary and path, which operators
-//! use.
+//! The emulator evaluates actions, resources, `Deny` and boundaries. What it cannot evaluate is taken out of what it gets
+//! ([`for_emulator`]), and checked by the world's proxy, which operators use.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::World;
 use super::account::Account;
-use super::aws_proxy::Demands;
+use super::aws_proxy::for_emulator;
 
 pub(crate) const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json");
 pub(crate) const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
@@ -23,12 +21,12 @@ const PLACEHOLDER: &str = "111122223333";
 const PREFIX: &str = "acme-";
 const EXISTING: &str = "company-archive";
 const BOUNDARY_NAME: &str = "aws-s3-provisioner-boundary";
-const KEY: &str = "iam:PermissionsBoundary";
-const LAST_USED: &str = "iam:GetAccessKeyLastUsed";
 
 /// A provisioning user with the permissions of a policy, and a boundary for the users of claims.
 pub(crate) struct PolicedOwner {
     pub(crate) user: String,
+    /// Of its account.
+    id: String,
     /// ARN of the boundary of this world.
     pub(crate) boundary: String,
     /// Past the proxy.
@@ -76,7 +74,7 @@ impl PolicedOwner {
         let key = iam.create_access_key().user_name(&user).send().await.unwrap().access_key.unwrap();
         let keys = (key.access_key_id, key.secret_access_key);
         let account = Account::at(&super::aws_url(), super::REGION, &keys.0, &keys.1);
-        let owner = Self { user, boundary, account, keys, buckets };
+        let owner = Self { user, id, boundary, account, keys, buckets };
         owner.allow(world, policies).await;
         owner.write_keys_to(world).await;
         owner
@@ -95,14 +93,12 @@ impl PolicedOwner {
 
     /// Allows this from now on; the policies before are replaced, in their order.
     pub(crate) async fn allow(&self, world: &World, policies: &[&str]) {
-        let mut demanded = None;
-        for (index, policy) in policies.iter().enumerate() {
-            let (document, demands) = self.for_emulator(policy);
-            demanded = demanded.or(demands);
+        let documents: Vec<_> = policies.iter().map(|policy| self.named(policy)).collect();
+        for (index, document) in documents.iter().enumerate() {
             let put = world.account.iam.put_user_policy().user_name(&self.user).policy_name(format!("p{index}"));
-            put.policy_document(document.to_string()).send().await.unwrap();
+            put.policy_document(for_emulator(document.clone()).to_string()).send().await.unwrap();
         }
-        world.aws.upstream().demand(demanded);
+        world.aws.upstream().hold(&self.id, &self.user, &self.keys.0, documents);
     }
 
     /// The provisioning account, through the proxy, where the condition is enforced.
@@ -114,44 +110,5 @@ impl PolicedOwner {
     pub(crate) fn named(&self, policy: &str) -> Value {
         let shipped = format!("arn:aws:iam::{PLACEHOLDER}:policy/{BOUNDARY_NAME}");
         serde_json::from_str(&self.buckets.in_document(&policy.replace(&shipped, &self.boundary))).unwrap()
-    }
-
-    /// What the emulator can evaluate of a shipped document, and what it cannot.
-    fn for_emulator(&self, policy: &str) -> (Value, Option<Demands>) {
-        let mut document = self.named(policy);
-        let (mut demands, mut last_used) = (None, None);
-        for statement in document["Statement"].as_array_mut().unwrap() {
-            // It does not know of which user the key of such a call is.
-            let asks = |action: &Value| action == LAST_USED;
-            if statement["Action"].as_array().is_some_and(|actions| actions.iter().any(asks)) {
-                last_used = Some(json!({ "Effect": "Allow", "Action": LAST_USED, "Resource": "*" }));
-            }
-            let condition = &statement["Condition"]["StringEquals"][KEY];
-            if let Some(boundary) = condition.as_str().map(str::to_owned) {
-                let actions = statement["Action"].as_array().unwrap().iter();
-                let operation = |action: &Value| action.as_str().unwrap().trim_start_matches("iam:").to_owned();
-                let (_, path) = statement["Resource"].as_str().unwrap().split_once(":user").unwrap();
-                let path = path.trim_end_matches('*').to_owned();
-                demands = Some(Demands { operations: actions.map(operation).collect(), boundary, path });
-            }
-            // With other entries it would have to stay.
-            let conditions = statement.as_object_mut().unwrap().remove("Condition");
-            let known = [json!({ "StringEqualsIfExists": { "aws:ResourceAccount": "${aws:PrincipalAccount}" } })];
-            let is_boundary =
-                |c: &Value| c["StringEquals"].as_object().is_some_and(|keys| keys.len() == 1 && keys.contains_key(KEY));
-            assert!(conditions.is_none_or(|c| known.contains(&c) || is_boundary(&c)));
-            // It knows no resources of calls that only `doctor` makes.
-            let is_of_doctor = DOCTOR.contains(&format!("\"Sid\": {}", statement["Sid"]));
-            if is_of_doctor {
-                statement["Resource"] = "*".into();
-            }
-            let Some(resource) = statement["Resource"].as_str().map(str::to_owned) else { continue };
-            // A call about user and group is about the user there.
-            if let Some((account, _)) = resource.split_once(":user/").or_else(|| resource.split_once(":group/")) {
-                statement["Resource"] = format!("{account}:user/*").into();
-            }
-        }
-        document["Statement"].as_array_mut().unwrap().extend(last_used);
-        (document, demands)
     }
 }

@@ -5,11 +5,11 @@
 //! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
 //! | `buckets` | the same of S3 |
 //! | `people` | credentials for people that hang on users |
-//! | `demands` | what a policy demands of users, where the emulator does not check it |
+//! | `policies` | policies with conditions, and with the paths of users |
 
 mod buckets;
-mod demands;
 mod people;
+mod policies;
 mod strict;
 
 use std::sync::{Arc, Mutex};
@@ -19,9 +19,11 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::http::request::Parts;
 use provisioner_conformance::proxy::{Described, HttpStore, Pending, Upstream};
+use serde_json::Value;
 
 use crate::support::REGION;
-pub(crate) use demands::Demands;
+use policies::Policies;
+pub(crate) use policies::for_emulator;
 use strict::Strict;
 pub(crate) use strict::Strictness;
 
@@ -29,7 +31,7 @@ pub(crate) use strict::Strictness;
 pub(crate) struct Aws {
     store: Arc<HttpStore>,
     strict: Mutex<Option<Arc<Strict>>>,
-    demands: Mutex<Option<Demands>>,
+    policies: Arc<Policies>,
     sent: Arc<Mutex<Vec<Sent>>>,
 }
 
@@ -51,7 +53,7 @@ impl Aws {
         Self {
             store: Arc::new(HttpStore::described(url, describe)),
             strict: Mutex::default(),
-            demands: Mutex::default(),
+            policies: Arc::default(),
             sent: Arc::default(),
         }
     }
@@ -78,9 +80,9 @@ impl Aws {
         strict.as_ref().expect("only AWS as it is knows them").people.give(user);
     }
 
-    /// Demands this from now on of whoever comes through the proxy.
-    pub(crate) fn demand(&self, demands: Option<Demands>) {
-        *self.demands.lock().unwrap() = demands;
+    /// From now on these policies hold for a user of this account, whose key this is.
+    pub(crate) fn hold(&self, account: &str, user: &str, key: &str, documents: Vec<Value>) {
+        self.policies.hold(account, user, key, documents);
     }
 }
 
@@ -102,14 +104,18 @@ impl Upstream for Aws {
 
     fn send(&self, request: Request<Full<Bytes>>) -> Pending {
         let (store, strict) = (Arc::clone(&self.store), self.strict.lock().unwrap().clone());
-        let (demands, sent) = (self.demands.lock().unwrap().clone(), Arc::clone(&self.sent));
+        let (policies, sent) = (Arc::clone(&self.policies), Arc::clone(&self.sent));
         Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect().await?.to_bytes();
-            let call = AwsCall::read(&parts, &body);
-            let refusal = match demands {
-                Some(demands) => demands.refuse(&call).await,
-                None => None,
+            let (mut parts, body) = request.into_parts();
+            let received = body.collect().await?.to_bytes();
+            let call = AwsCall::read(&parts, &received);
+            let refusal = policies.refuse(&call).await;
+            let body = match policies.rewritten(&call) {
+                Some(other) => {
+                    parts.headers.remove(hyper::header::CONTENT_LENGTH);
+                    other
+                }
+                None => received,
             };
             let forward = store.send(Request::from_parts(parts, Full::new(body)));
             let answer = match (refusal, strict) {
@@ -117,6 +123,7 @@ impl Upstream for Aws {
                 (None, Some(strict)) => strict.send(&call, forward).await?,
                 (None, None) => forward.await?,
             };
+            let answer = policies.noted(&call, answer).await?;
             let AwsCall { operation, user, signer, .. } = call;
             sent.lock().unwrap().push(Sent { operation, user, signer, status: answer.status().as_u16() });
             Ok(answer)
@@ -139,6 +146,10 @@ pub(super) struct AwsCall {
     pub(super) is_misdirected: bool,
     /// The canned ACL of what is put.
     pub(super) acl: Option<String>,
+    /// The ownership of objects in a bucket to be made.
+    pub(super) ownership: Option<String>,
+    /// `/` and the key of an object, if it is about one.
+    pub(super) key: String,
     /// The account that has to own the bucket.
     pub(super) expected_owner: Option<String>,
     pub(super) query: String,
@@ -163,6 +174,8 @@ impl AwsCall {
             signer: scope.and_then(|scope| scope.split('/').next()).map(str::to_owned),
             is_misdirected: scope.and_then(|scope| scope.split('/').nth(2)).is_some_and(|signed| signed != region),
             acl: header("x-amz-acl").map(str::to_owned),
+            ownership: header("x-amz-object-ownership").map(str::to_owned),
+            key: object_of(parts.uri.path()),
             expected_owner: header("x-amz-expected-bucket-owner").map(str::to_owned),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             body: body.clone(),
@@ -178,6 +191,12 @@ impl AwsCall {
     pub(super) fn is_iam(&self) -> bool {
         form_field(&self.body, "Action").is_some()
     }
+}
+
+/// `/` and the key of an object; empty for a bucket.
+fn object_of(path: &str) -> String {
+    let key = path[1..].split_once('/').map(|(_, key)| key).filter(|key| !key.is_empty());
+    key.map(|key| format!("/{key}")).unwrap_or_default()
 }
 
 fn form_field(body: &Bytes, name: &str) -> Option<String> {

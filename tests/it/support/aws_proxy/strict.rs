@@ -265,7 +265,7 @@ fn shown(call: &AwsCall, user: &User) -> Option<Answer> {
 }
 
 /// The first element of that name in an answer.
-fn element(body: &Bytes, name: &str) -> Option<String> {
+pub(super) fn element(body: &Bytes, name: &str) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once('<').map(|(value, _)| value.to_owned())

@@ -57,6 +57,8 @@ remove_what_was_made() {
     done
   fi
   kubectl delete secret,storageclass,namespace --all-namespaces --selector "$label" --timeout "${patience}s" || kept=yes
+  # Where all installations of an operator share a lease.
+  kubectl delete lease "cluster.${provisioner/\//.}--$namespace" --namespace kube-system --ignore-not-found || kept=yes
   kubectl delete crd --selector "$label" --timeout "${patience}s" || kept=yes
   [[ ! $bucket_made ]] || owner remove "$archive" || kept=yes
   [[ ! $kept ]]

@@ -264,7 +264,7 @@ async fn is_limited_to_names(examined: &Examined<'_>, principal: &str, partition
     let (_, answer) = results.first()?;
     Some(match answer {
         Answer::Allowed => Finding::about(WHAT).warning("the provisioning credentials may delete every bucket of the account, so whoever has them can delete what no claim has created").with_remedy("set bucketNamePrefix in the class, and limit the provisioning policy to that prefix, as docs/owner-iam-policy-with-boundary.json does"),
-        Answer::Denied(_) => Finding::about(WHAT).good("the provisioning credentials cannot delete a bucket of another name"),
+        Answer::Denied(_) => Finding::about(WHAT).good("the provisioning credentials cannot delete buckets of other names"),
         Answer::Depends(keys) => Finding::about(WHAT).unknown(format!(
             "whether the provisioning credentials may delete buckets of other names depends on the condition keys {}",
             keys.join(", ")

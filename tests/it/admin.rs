@@ -372,7 +372,7 @@ async fn of_operators_in_two_namespaces_the_second_does_not_serve() {
     wait_serving(first).await;
     let mut other = start_in(&elsewhere.namespace, second);
     let report = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
-    assert!(report.starts_with(&format!("standing by: {}/", world.namespace)), "{report}");
+    assert!(report.starts_with(&format!("standing by: {}", world.namespace)), "{report}");
     wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(0.0)).await;
     leader.terminate();
     wait_serving(second).await;

@@ -88,12 +88,12 @@ impl Stage {
         Binary::start_with(&self.world, &self.account.kubeconfig, &[&SLOW, scope].concat(), &[])
     }
 
-    /// An operator of an earlier version has just been killed: it has held no other lease, which the next one waits for.
-    pub(super) async fn killed_an_earlier_one(&self) {
+    /// Another installation has just been killed: the next operator waits for the lease that both share.
+    pub(super) async fn killed_another_installation(&self) {
         let namespace = (self.scope == Scope::OneNamespace).then_some(self.world.namespace.as_str());
-        let leases: Api<Lease> = Api::namespaced(self.world.client.clone(), &self.vault.namespace);
-        let held = json!({ "spec": { "holderIdentity": "earlier", "leaseDurationSeconds": 3 } });
-        let name = lease::name(&self.world.provisioner, namespace);
+        let leases: Api<Lease> = Api::namespaced(self.world.client.clone(), lease::CLUSTER_NAMESPACE);
+        let held = json!({ "spec": { "holderIdentity": "elsewhere", "leaseDurationSeconds": 3 } });
+        let name = lease::cluster_name(&lease::name(&self.world.provisioner, namespace));
         leases.patch(&name, &PatchParams::default(), &Patch::Merge(held)).await.unwrap();
     }
 

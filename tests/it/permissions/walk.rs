@@ -263,7 +263,7 @@ async fn remove_crowded(stage: &Stage, photos: Used) {
 pub(super) async fn recover(stage: &Stage) {
     let world = &stage.world;
     let class = world.unique("created");
-    stage.killed_an_earlier_one().await;
+    stage.killed_another_installation().await;
     let mut operator = stage.start();
     let lost = Used::new(stage, "lost", &class).await;
     let orphan = Used::new(stage, "orphan", &class).await;

@@ -252,9 +252,7 @@ impl Args {
     /// The lease to hold, `None` without leader election. `namespace` is the default namespace of the lease.
     pub(crate) fn lease(&self, namespace: &str) -> Result<Option<lease::Options>, String> {
         let lease = self.lease.options(self.lease_name(), namespace)?;
-        // Where its rights are limited to a namespace, it may have none in that of the cluster.
-        let one_in_cluster = given(&self.run.namespace).is_none();
-        Ok(lease.map(|lease| lease::Options { one_in_cluster, ..lease }))
+        Ok(lease.map(|lease| lease::Options { one_in_cluster: true, ..lease }))
     }
 
     /// The namespace of the lease, if it is set.

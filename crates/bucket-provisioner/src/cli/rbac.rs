@@ -48,12 +48,10 @@ pub(crate) struct OwnerSecrets {
 /// The operator's namespace, its ServiceAccount, and the roles and bindings. Other namespaces must exist already.
 pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
     let Subject { account, namespace, lease, lease_namespace, serves } = subject;
-    let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease))];
+    let of_cluster = (lease::CLUSTER_NAMESPACE.to_owned(), of_the_lease(&lease::cluster_name(lease)));
+    let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease)), of_cluster];
     let cluster_wide = match serves {
-        Serves::Everywhere => {
-            roles.push((lease::CLUSTER_NAMESPACE.to_owned(), of_the_lease(&lease::cluster_name(lease))));
-            everywhere()
-        }
+        Serves::Everywhere => everywhere(),
         Serves::Namespace { claims, owners } => {
             add_roles(&mut roles, claims, owners);
             of_no_namespace()

@@ -50,8 +50,8 @@ pub const CLUSTER_NAMESPACE: &str = "kube-system";
 impl Options {
     /// The Lease that is shared by all installations.
     pub(super) fn of_cluster(&self) -> Option<Self> {
-        // Its holder is shown to those who look for the other installation.
-        let (name, identity) = (cluster_name(&self.name), format!("{}/{}", self.namespace, self.identity));
+        // Its holder is the installation: whichever replica holds their own lease holds this one as well, without waiting.
+        let (name, identity) = (cluster_name(&self.name), self.namespace.clone());
         self.one_in_cluster.then(|| Self { namespace: CLUSTER_NAMESPACE.into(), name, identity, ..self.clone() })
     }
 }
@@ -119,7 +119,7 @@ enum Attempt {
     /// It is not known who holds it.
     Failed,
     /// Nor may this account know or hold it.
-    Refused,
+    Refused { problem: String },
 }
 
 impl Elector {
@@ -132,7 +132,7 @@ impl Elector {
             knowledge: Knowledge::Stale,
             version: 0,
             is_set_back: false,
-            log: LeaseLog::new(lease, &options.identity),
+            log: LeaseLog::new(lease, options.namespace == CLUSTER_NAMESPACE),
             observer,
             options,
         }
@@ -153,15 +153,20 @@ impl Elector {
                     tracing::info!(lease = self.log.lease, identity = self.options.identity, "holding the lease");
                     return Some(since);
                 }
-                Attempt::Refused if refused == Refused::GiveUp => {
+                Attempt::Refused { problem } if refused == Refused::GiveUp => {
                     tracing::warn!(
                         lease = self.log.lease,
+                        problem,
                         "cannot prevent that an operator in another namespace serves the same: grant what the command `rbac` \
                          prints for this Lease"
                     );
                     return None;
                 }
-                Attempt::Refused | Attempt::Theirs { .. } | Attempt::Failed => self.stand_by(&mut changes).await,
+                Attempt::Refused { problem } => {
+                    self.log.failed(problem);
+                    self.stand_by(&mut changes).await;
+                }
+                Attempt::Theirs { .. } | Attempt::Failed => self.stand_by(&mut changes).await,
             }
         }
     }
@@ -188,7 +193,8 @@ impl Elector {
                 Ok(Attempt::Theirs { holder }) => {
                     return Ended::Lost(Lost::Taken { lease: self.log.lease.clone(), holder });
                 }
-                Ok(Attempt::Failed | Attempt::Refused) => {}
+                Ok(Attempt::Failed) => {}
+                Ok(Attempt::Refused { problem }) => self.log.failed(problem),
                 Err(_elapsed) => return Ended::Lost(self.not_renewed()),
             }
         }
@@ -239,7 +245,7 @@ impl Elector {
     /// forever.
     async fn attempt(&mut self) -> Attempt {
         let limit = self.timing().attempt_timeout();
-        let (problem, outcome) = match timeout(limit, self.take_or_renew()).await {
+        let problem = match timeout(limit, self.take_or_renew()).await {
             Ok(Ok(done)) => {
                 self.log.succeeded();
                 if let Attempt::Theirs { holder } = &done {
@@ -248,12 +254,14 @@ impl Elector {
                 }
                 return done;
             }
-            Ok(Err(error)) if status_code(&error) == Some(403) => (describe(&error), Attempt::Refused),
-            Ok(Err(error)) => (describe(&error), Attempt::Failed),
-            Err(_elapsed) => (no_answer(limit), Attempt::Failed),
+            Ok(Err(error)) if status_code(&error) == Some(403) => {
+                return Attempt::Refused { problem: describe(&error) };
+            }
+            Ok(Err(error)) => describe(&error),
+            Err(_elapsed) => no_answer(limit),
         };
         self.log.failed(problem);
-        outcome
+        Attempt::Failed
     }
 
     async fn take_or_renew(&mut self) -> kube::Result<Attempt> {

@@ -5,15 +5,15 @@ use std::time::Duration;
 pub(super) struct LeaseLog {
     /// `namespace/name`.
     pub(super) lease: String,
-    /// The namespace of this installation, if the lease is that of all installations.
-    namespace: Option<String>,
+    /// It is that of all installations, whose holders are namespaces.
+    of_cluster: bool,
     holder: Option<String>,
     pub(super) problem: Option<String>,
 }
 
 impl LeaseLog {
-    pub(super) fn new(lease: String, identity: &str) -> Self {
-        Self { lease, namespace: installation(identity), holder: None, problem: None }
+    pub(super) fn new(lease: String, of_cluster: bool) -> Self {
+        Self { lease, of_cluster, holder: None, problem: None }
     }
 
     pub(super) fn held_by(&mut self, holder: &str) {
@@ -22,14 +22,14 @@ impl LeaseLog {
         }
         self.holder = Some(holder.to_owned());
         let lease = &self.lease;
-        match installation(holder).filter(|_| self.namespace.is_some() && installation(holder) != self.namespace) {
-            Some(namespace) => tracing::error!(
+        if self.of_cluster {
+            tracing::error!(
                 lease,
-                holder,
-                "an operator in namespace {namespace} serves the same claims, so this one does not: uninstall one of them, or \
-                 give one another --provisioner-name and StorageClasses of its own"
-            ),
-            None => tracing::info!(lease, holder, "standing by: another process leads"),
+                "an operator in namespace {holder} serves the same claims, so this one does not: uninstall one of them, or give \
+                 one another --provisioner-name and StorageClasses of its own"
+            );
+        } else {
+            tracing::info!(lease, holder, "standing by: another process leads");
         }
     }
 
@@ -45,11 +45,6 @@ impl LeaseLog {
             tracing::info!(lease = self.lease, "the lease can be taken and renewed again");
         }
     }
-}
-
-/// The namespace in the identity of a holder, if it has one.
-fn installation(identity: &str) -> Option<String> {
-    identity.split_once('/').map(|(namespace, _)| namespace.to_owned())
 }
 
 pub(super) fn is_namespace(status: &kube::core::Status) -> bool {

@@ -126,29 +126,33 @@ pub async fn lead_observed<W: Future>(
 ) -> Result<Option<W::Output>, Lost> {
     let stop = pin!(stop);
     let (stop, work) = (stop.shared(), Mutex::new(work));
-    let own = |outer: Option<Term>| {
-        let work = &work;
-        let work_within = move |term: Term| {
-            observer.leads(true);
-            work.lock()(term.within(outer.clone()))
-        };
-        hold(Elector::new(client.clone(), options.clone(), observer.clone()), stop.clone(), Refused::Retry, work_within)
+    let work_within = |outer: Option<Term>, term: Term| {
+        observer.leads(true);
+        work.lock()(term.within(outer))
     };
-    let led = match options.of_cluster() {
-        None => own(None).await,
-        Some(of_cluster) => {
-            let elector = Elector::new(client.clone(), of_cluster, observer.clone());
-            match hold(elector, stop.clone(), Refused::GiveUp, |outer| own(Some(outer))).await {
-                Ok(Held::Refused) => own(None).await,
-                Ok(Held::Done(led)) => led,
-                Ok(Held::Stopped) => Ok(Held::Stopped),
-                Err(lost) => Err(lost),
+    let of_cluster = options.of_cluster();
+    // Replicas compete for their own lease. Its holder competes for that of the cluster, for all of them.
+    let led =
+        hold(Elector::new(client.clone(), options, observer.clone()), stop.clone(), Refused::Retry, |own: Term| {
+            let (client, of_cluster, stop) = (client.clone(), of_cluster.clone(), stop.clone());
+            let work_within = &work_within;
+            async move {
+                let Some(of_cluster) = of_cluster else { return Ok(Held::Done(work_within(None, own).await)) };
+                let elector = Elector::new(client, of_cluster, observer.clone());
+                let outer = own.clone();
+                match hold(elector, stop, Refused::GiveUp, move |term| work_within(Some(outer.clone()), term)).await {
+                    Ok(Held::Refused) => Ok(Held::Done(work_within(None, own).await)),
+                    led => led,
+                }
             }
-        }
-    };
+        });
+    let led = led.await;
     observer.leads(false);
     match led? {
-        Held::Done(done) => Ok(Some(done)),
+        Held::Done(led) => match led? {
+            Held::Done(done) => Ok(Some(done)),
+            Held::Stopped | Held::Refused => Ok(None),
+        },
         Held::Stopped | Held::Refused => Ok(None),
     }
 }

@@ -30,10 +30,9 @@ pub fn name(provisioner: &str, namespace: Option<&str>) -> String {
     format!("{}-{:08x}", if readable.is_empty() { "lease" } else { readable }, u32::from_be_bytes([a, b, c, d]))
 }
 
-/// The name of the Lease for all installations of the operators whose own Lease has this name.
+/// The name of the Lease that all installations share of operators whose own Lease has this name.
 pub fn cluster_name(name: &str) -> String {
-    const SUFFIX: &str = ".cluster";
-    format!("{}{SUFFIX}", &name[..name.len().min(LONGEST - SUFFIX.len())])
+    format!("cluster.{name}").chars().take(LONGEST).collect()
 }
 
 /// A unique identity: the name of the host (in a pod, the name of the pod) and a random number.

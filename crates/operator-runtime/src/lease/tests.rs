@@ -394,14 +394,29 @@ async fn of_two_installations_one_works() {
     let server = Server::default();
     let mut first = Leader::of_installation(&server, "ns");
     first.began().await;
-    assert_eq!(server.holder_in("kube-system").as_deref(), Some("ns/pod"));
+    assert_eq!(server.holder_in("kube-system").as_deref(), Some("ns"));
     let mut second = Leader::of_installation(&server, "elsewhere");
     sleep(100 * SECOND).await;
     assert!(second.began.try_recv().is_err(), "it stands by");
-    assert_eq!((server.holder_in("elsewhere"), server.holder().as_deref()), (None, Some("pod")));
+    assert_eq!(server.holder().as_deref(), Some("pod"));
     assert_eq!(first.stop().await, Ok(Some(())));
     second.began().await;
     assert_eq!(server.holder().as_deref(), Some(""), "both of its leases are released");
+}
+
+/// Its replicas are one installation: none of them waits for the lease of the cluster as well.
+#[tokio::test(start_paused = true)]
+async fn a_killed_leader_of_an_installation_is_replaced_in_time() {
+    let server = Server::default();
+    let replica = |identity| Options { one_in_cluster: true, ..options(identity) };
+    let mut first = Leader::with(&server, replica("first"));
+    first.began().await;
+    let mut second = Leader::with(&server, replica("second"));
+    sleep(20 * SECOND).await;
+    first.task.abort();
+    let killed = Instant::now();
+    let (began, _) = second.began().await;
+    assert!(began - killed <= 20 * SECOND, "{:?}", began - killed);
 }
 
 /// Whatever it is: of an API server that is slow or fails, nobody learns who works.

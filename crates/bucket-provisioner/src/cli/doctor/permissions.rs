@@ -73,8 +73,7 @@ fn needed(rules: &Rules, served: Option<&str>, lease: Option<&str>) -> Vec<Resou
         _ => vec![attributes],
     });
     let of_the_lease = lease.map(|lease| expand(&rules.of_the_lease, |_| Some(lease)));
-    let of_all = lease.filter(|_| served.is_none());
-    let of_all = of_all.map(|_| expand(&rules.of_the_cluster_lease, |_| Some(CLUSTER_NAMESPACE)));
+    let of_all = lease.map(|_| expand(&rules.of_the_cluster_lease, |_| Some(CLUSTER_NAMESPACE)));
     everywhere.chain(of_the_lease.into_iter().flatten()).chain(of_all.into_iter().flatten()).collect()
 }
 

@@ -308,6 +308,22 @@ async fn a_bucket_that_stayed_without_tags_gets_them_later() {
     assert_eq!(stage.calls(), and_user(&of_bucket));
 }
 
+/// Nor does it wait itself for calls that only read.
+#[tokio::test(start_paused = true)]
+async fn a_class_with_a_ceiling_lets_no_other_class_wait() {
+    let user = user_is_made;
+    let buckets = || [("CreateBucket", ok(""))];
+    let stage = Stage::answering(buckets().into_iter().chain(user()).chain(buckets()).chain(user()));
+    let mut slow = numbered(1);
+    slow.plan.state.insert("iamCallsPerSecond".into(), "1".into());
+    let since = Instant::now();
+    stage.provision(&slow).await.unwrap();
+    assert!(since.elapsed() >= Duration::from_millis(1900), "{:?}", since.elapsed());
+    let since = Instant::now();
+    stage.provision(&numbered(2)).await.unwrap();
+    assert!(since.elapsed() < Duration::from_millis(100), "{:?}", since.elapsed());
+}
+
 /// There CreateBucket does not tell whether the bucket is new, so without tags nothing would.
 #[tokio::test]
 async fn us_east_1_creates_no_bucket_without_tags() {

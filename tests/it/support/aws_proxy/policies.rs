@@ -22,7 +22,7 @@ use super::AwsCall;
 use super::strict::{element, refuse};
 use crate::support::account::Account;
 
-/// The users to whom policies are given through this proxy, or that are said to have some.
+/// The policies of users, as they are put through this proxy or [held](Policies::hold).
 #[derive(Default)]
 pub(super) struct Policies(Mutex<Known>);
 

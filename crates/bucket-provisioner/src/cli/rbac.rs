@@ -48,8 +48,8 @@ pub(crate) struct OwnerSecrets {
 /// The operator's namespace, its ServiceAccount, and the roles and bindings. Other namespaces must exist already.
 pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
     let Subject { account, namespace, lease, lease_namespace, serves } = subject;
-    let of_cluster = (lease::CLUSTER_NAMESPACE.to_owned(), of_the_lease(&lease::cluster_name(lease)));
-    let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease)), of_cluster];
+    let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease))];
+    add(&mut roles, lease::CLUSTER_NAMESPACE, of_the_lease(&lease::cluster_name(lease)));
     let cluster_wide = match serves {
         Serves::Everywhere => everywhere(),
         Serves::Namespace { claims, owners } => {
@@ -253,11 +253,13 @@ mod tests {
             )
         };
         let of = |namespace: &str, rules: &str| (namespace.to_owned(), rules.to_owned());
+        let of_cluster = || of("kube-system", r#"["leases"] ["leases"]="cluster.aws-s3.io.bucket""#);
         let apart = roles("team", &[("vault", Some("owner")), ("vault", Some("other")), ("safe", None)]);
         assert_eq!(
             apart,
             [
                 of("aws-s3-provisioner", lease),
+                of_cluster(),
                 of("team", &of_claims("team")),
                 of("vault", r#"["secrets"]="owner" ["secrets"]="other""#),
                 of("safe", r#"["secrets"]"#),
@@ -269,9 +271,11 @@ mod tests {
             together,
             [
                 of("aws-s3-provisioner", &format!("{lease} {}", of_claims("aws-s3-provisioner"))),
+                of_cluster(),
                 of("default", r#"["secrets"] ["events"]"#),
             ]
         );
-        assert_eq!(roles("default", &[]), [of("aws-s3-provisioner", lease), of("default", &of_claims("default"))]);
+        let alone = [of("aws-s3-provisioner", lease), of_cluster(), of("default", &of_claims("default"))];
+        assert_eq!(roles("default", &[]), alone);
     }
 }

@@ -224,7 +224,7 @@ impl Candidate {
     /// Whether it was the holder in this record.
     pub(super) fn led(&self, term: &LeaseSpec) -> bool {
         let identity = term.holder_identity.as_deref().unwrap();
-        self.binary.log().lines().any(|line| line.contains(" leading ") && line.contains(identity))
+        self.binary.log().lines().any(|line| line.contains("holding the lease") && line.contains(identity))
     }
 }
 

@@ -140,10 +140,8 @@ impl Waiting<'_> {
         if state.is_idle() {
             state.ended = 0;
         }
-        let rate = match (state.rate(), self.ceiling) {
-            (Some(rate), Some(ceiling)) => Some(rate.min(ceiling)),
-            (rate, ceiling) => rate.or(ceiling),
-        };
+        // A limiter with a ceiling is of its own, and no service throttles it.
+        let rate = self.ceiling.or_else(|| state.rate());
         let not_before = |until| Err(NotYet { is_limited: rate.is_some(), until });
         if state.queue.first() != Some(&self.key) {
             return not_before(None);

@@ -18,7 +18,7 @@ impl Permit {
     }
 
     /// A permit for as long as the latest of some terms lasts.
-    pub fn of(terms: &Terms) -> Self {
+    pub(crate) fn of(terms: &Terms) -> Self {
         let terms = terms.clone();
         Self::new(move || terms.is_leading())
     }

@@ -10,7 +10,8 @@ use futures::future::{BoxFuture, Shared};
 use kube::{Client, Config};
 use serde::Serialize;
 
-use super::lease::{self, Term};
+use super::lease::{self, Term, Terms};
+use super::permit::Permit;
 use super::{cluster, signals};
 use crate::observe::{BEAT, Observer, Phase};
 
@@ -84,8 +85,8 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Res
 }
 
 /// Does `work` until SIGTERM or SIGINT, which is its last argument. With a lease only while this process holds it: then
-/// the client passes its fence, and the term shows `work` whether it may continue. It is done once more, in another term, when
-/// the cluster was set back to an earlier state.
+/// the client passes its fence, and the permit shows `work` whether it may continue. It is done once more, with the same
+/// permit, when the cluster was set back to an earlier state.
 ///
 /// # Errors
 /// The cluster's configuration cannot be used, or the lease was lost.
@@ -93,7 +94,7 @@ pub async fn serve<W: Future<Output = ()>>(
     config: Config,
     lease: Option<lease::Options>,
     observer: &Observer,
-    work: impl FnMut(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
+    work: impl FnMut(Client, Permit, Shared<BoxFuture<'static, ()>>) -> W,
 ) -> Result<(), Box<dyn Error>> {
     // In the same task, so that it stops when the work does.
     let beats = async {
@@ -113,7 +114,7 @@ async fn serve_still<W: Future<Output = ()>>(
     mut config: Config,
     lease: Option<lease::Options>,
     observer: &Observer,
-    mut work: impl FnMut(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
+    mut work: impl FnMut(Client, Permit, Shared<BoxFuture<'static, ()>>) -> W,
 ) -> Result<(), Box<dyn Error>> {
     let stopped = observer.clone();
     let stop = signals::shutdown().map(move |()| drop(stopped.health().set_phase(Phase::Stopping))).boxed().shared();
@@ -123,10 +124,15 @@ async fn serve_still<W: Future<Output = ()>>(
     let client = cluster::client(config, cluster::ANSWER_LIMIT)?;
     let Some(lease) = lease else {
         observer.leads(true);
-        work(client, None, stop).await;
+        work(client, Permit::always(), stop).await;
         return Ok(());
     };
-    let lead = |term: Term| work(term.fence(client.clone()), Some(term), stop.clone());
+    let terms = Terms::default();
+    let lead = |term: Term| {
+        let client = term.fence(client.clone());
+        terms.begin(term);
+        work(client, Permit::of(&terms), stop.clone())
+    };
     lease::lead_observed(lease_client, lease, observer, stop.clone(), lead).await?;
     Ok(())
 }

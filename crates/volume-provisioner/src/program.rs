@@ -18,11 +18,11 @@ use super::options::Options;
 use super::permissions;
 use super::provisioner::VolumeProvisioner;
 use operator_runtime::flags::{self, AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
-use operator_runtime::lease::{self, Term, Terms, Timing};
+use operator_runtime::lease::{self, Timing};
 use operator_runtime::observe::Observer;
 use operator_runtime::program::{self, Identity, block_on, documents, print};
 use operator_runtime::values::{duration, go_style, object_name, provisioner_name};
-use operator_runtime::{Permit, parameters, rbac};
+use operator_runtime::{parameters, rbac};
 
 /// The program around a [`VolumeProvisioner`]: command line, logging, signals, leader election, and the controller.
 ///
@@ -112,13 +112,9 @@ async fn serve<P: VolumeProvisioner>(
     if let Some(lease) = lease.as_mut().filter(|_| identity.is_some() && slow_lease) {
         lease.timing = Timing::slow();
     }
-    let (terms, provisioner) = (Terms::default(), Arc::new(provisioner));
-    if lease.is_some() {
-        options.permit = Permit::of(&terms);
-    }
-    let work = |client, term: Option<Term>, stop| {
-        terms.begin(term);
-        super::run_shared(client, Arc::clone(&provisioner), options.clone(), stop)
+    let provisioner = Arc::new(provisioner);
+    let work = |client, permit, stop| {
+        super::run_shared(client, Arc::clone(&provisioner), Options { permit, ..options.clone() }, stop)
     };
     program::serve(config, lease, &observer, work).await
 }

@@ -59,11 +59,10 @@ use self::session::Session;
 use crate::api;
 use crate::controller::{self, Options};
 use crate::decide::metadata::FieldManager;
-use crate::store::{CommonParameters, Observer, Parameters as _, Permit, Provisioner, Start};
+use crate::store::{CommonParameters, Observer, Parameters as _, Provisioner, Start};
 use operator_runtime::cluster;
 use operator_runtime::flags::{self, NoFlags};
 use operator_runtime::kubernetes::pages;
-use operator_runtime::lease::{Term, Terms};
 use operator_runtime::parameters;
 use operator_runtime::program::{self, Identity, block_on, chain, documents, print};
 
@@ -251,20 +250,15 @@ fn subject(
 trait Make<P>: AsyncFnOnce(Start) -> Result<P, Box<dyn Error>> {}
 impl<P, M: AsyncFnOnce(Start) -> Result<P, Box<dyn Error>>> Make<P> for M {}
 
-async fn serve<P: Provisioner>(make: impl Make<P>, args: &Args, mut options: Options) -> Result<(), Box<dyn Error>> {
+async fn serve<P: Provisioner>(make: impl Make<P>, args: &Args, options: Options) -> Result<(), Box<dyn Error>> {
     let config = args.cluster.config().await?;
     let observer = options.observer.clone();
     args.admin.start(observer.runtime()).await?;
     let lease = args.lease(&config.default_namespace)?;
-    let terms = Terms::default();
-    if lease.is_some() {
-        options.permit = Permit::of(&terms);
-    }
     // It is made once, when this process leads for the first time.
     let store = Mutex::new(Store::ToBeMade(make));
-    let work = |client, term: Option<Term>, stop| {
-        terms.begin(term);
-        let (store, options) = (&store, options.clone());
+    let work = |client, permit, stop| {
+        let (store, options) = (&store, Options { permit, ..options.clone() });
         async move {
             let store = store.lock().await.made(options.start(true)).await;
             if let Some(store) = store {

@@ -68,7 +68,8 @@ pub use self::election::version_of_holder;
 pub use self::elector::{CLUSTER_NAMESPACE, Lost, Options};
 use self::elector::{Elector, Ended};
 pub use self::name::{cluster_name, identity, name};
-pub use self::term::{Term, TermOver, Terms};
+pub(crate) use self::term::Terms;
+pub use self::term::{Term, TermOver};
 pub use self::timing::{BadTiming, Timing};
 use crate::observe::Observer;
 

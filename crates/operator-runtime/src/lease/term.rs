@@ -34,12 +34,11 @@ pub(super) struct Deadline(watch::Sender<Instant>);
 
 /// The terms of a process, of which the latest counts. Clones are the same terms.
 #[derive(Debug, Clone, Default)]
-pub struct Terms(Arc<Mutex<Option<Term>>>);
+pub(crate) struct Terms(Arc<Mutex<Option<Term>>>);
 
 impl Terms {
-    /// A term begins, if there is one.
-    pub fn begin(&self, term: Option<Term>) {
-        *self.0.lock() = term;
+    pub(crate) fn begin(&self, term: Term) {
+        *self.0.lock() = Some(term);
     }
 
     pub(crate) fn is_leading(&self) -> bool {

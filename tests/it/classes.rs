@@ -1,10 +1,10 @@
-//! Classes that go, and come back as something else.
+//! Classes that go, and come back as something else; and that leave something out.
 
 use bucket_provisioner::api::ClaimPhase;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 
-use crate::support::operator::{Kind, Operator};
+use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
 use crate::support::proxy::{Call, Verdict};
 use crate::support::{World, bucket_of, phase, ready};
 
@@ -112,4 +112,16 @@ async fn deleting_a_class_affects_only_unbound_claims() {
     world.wait_bound("waiting").await;
     assert_eq!(world.account.users_with(&uids[1]).await.len(), 1);
     assert_eq!(world.account.buckets_with(&uids[1]).await.len(), 1);
+}
+
+/// With an event on the class.
+#[tokio::test]
+async fn a_class_without_a_region_is_warned_about() {
+    let world = World::new().await;
+    let parameters = [("region", ""), ("s3Endpoint", "http://s3.us-west-1.amazonaws.com"), IAM_OF_AWS];
+    let class = world.class_with("anywhere", "Delete", &parameters).await;
+    let _operator = Binary::start_at_aws(&world);
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    world.wait_event_on_record(&class, "RegionNotNamed").await;
 }

@@ -14,6 +14,7 @@ mod adopt_command;
 mod adoption;
 mod another_store;
 mod api_server;
+mod aws_check;
 mod bad_input;
 mod chaos;
 mod classes;

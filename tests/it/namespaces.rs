@@ -204,3 +204,20 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
     }
     doomed.wait_gone().await;
 }
+
+/// As they are when the claim is tried.
+#[tokio::test]
+async fn a_class_with_a_selector_serves_namespaces_with_its_labels() {
+    let world = World::new().await;
+    let class = world.class_with("selected", "Delete", &[("allowedNamespaceSelector", "team=shop")]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let message = world.wait_reason("photos", "NamespaceNotAllowed").await;
+    assert!(message.contains("allowedNamespaceSelector"), "{message}");
+    assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let labels = json!({ "metadata": { "labels": { "team": "shop" } } });
+    namespaces.patch(&world.namespace, &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
+    world.retry("photos", "labelled").await;
+    world.wait_bound("photos").await;
+}

@@ -1,5 +1,7 @@
 //! The provisioning policies that `docs/` ships: they are enough for the operator, and what they keep from a thief.
 
+use std::time::Duration;
+
 use aws_sdk_iam::error::ProvideErrorMetadata as _;
 use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration};
 use bucket_provisioner::api::Condition;
@@ -8,7 +10,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use crate::support::aws_proxy::Strictness;
-use crate::support::operator::{Kind, Operator};
+use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
 use crate::support::owner_policy::{BOUNDED, Buckets, GROUPS, PLAIN, PolicedOwner};
 use crate::support::{REGION, World, bucket_of, ready, seen};
 
@@ -323,4 +325,17 @@ async fn a_policy_for_a_prefix_leaves_all_other_buckets_alone() {
     }
     assert!(!world.account.bucket_exists(&bucket).await && world.account.users_with(&uid).await.is_empty());
     operator.stop().await;
+}
+
+/// Its tags and its boundary, for which policies ask, are visible after the user is.
+#[tokio::test]
+async fn a_new_user_that_aws_denies_is_waited_for() {
+    let world = World::new().await;
+    let strictness = Strictness { user_delay: Duration::from_secs(4), denies_new_users: true, ..Strictness::PROMPT };
+    world.aws.upstream().strict(strictness);
+    let class = world.class_with("greenfield", "Delete", &[IAM_OF_AWS]).await;
+    let _operator = Binary::start_at_aws(&world);
+    world.claim("photos", &class).await;
+    world.wait_reason("photos", "NotVisibleYet").await;
+    world.wait_bound("photos").await;
 }

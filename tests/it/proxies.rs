@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_sdk_s3::error::ProvideErrorMetadata as _;
+use aws_sdk_s3::types::{AbacStatus, BucketAbacStatus};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Secret;
@@ -70,7 +71,8 @@ async fn a_strict_s3_refuses_what_s3_refuses() {
     put_tags(&["aws:stack", "a"]).await.unwrap();
     assert_eq!(put_tags(&["a"]).await, Err("InvalidTag".to_owned()), "AWS's own stay");
     put_tags(&["aws:stack", "b"]).await.unwrap();
-    aws.enable_abac(&bucket);
+    let abac = AbacStatus::builder().status(BucketAbacStatus::Enabled).build();
+    owner.s3.put_bucket_abac().bucket(&bucket).abac_status(abac).send().await.unwrap();
     assert_eq!(put_tags(&["aws:stack", "b"]).await, Err("MethodNotAllowed".to_owned()));
 
     let put = || owner.s3.put_object().bucket(&bucket).key("k");

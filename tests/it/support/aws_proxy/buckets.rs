@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use provisioner_conformance::proxy::Answer;
+use provisioner_conformance::proxy::{Answer, plain};
 
 use super::AwsCall;
 use super::strict::{Strictness, refuse};
@@ -31,11 +31,6 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// Enables ABAC for a bucket.
-    pub(super) fn enable_abac(&self, bucket: &str) {
-        self.abac.lock().unwrap().insert(bucket.to_owned());
-    }
-
     /// A call went through.
     pub(super) fn done(&self, call: &AwsCall) {
         let Some(bucket) = &call.bucket else { return };
@@ -46,8 +41,8 @@ impl Buckets {
         }
     }
 
-    /// How S3 refuses the call; `None` if it does not.
-    pub(super) async fn refuse(&self, call: &AwsCall, strictness: &Strictness, account: &Account) -> Option<Answer> {
+    /// How S3 answers the call, mostly that it refuses it; `None` where the emulator answers as S3 does.
+    pub(super) async fn answer(&self, call: &AwsCall, strictness: &Strictness, account: &Account) -> Option<Answer> {
         let Some(bucket) = &call.bucket else {
             let unpaged = call.operation == "ListBuckets" && !call.query.contains("max-buckets=");
             return (strictness.pages_buckets && unpaged).then(|| refuse(call, 400, "InvalidRequest"));
@@ -67,6 +62,11 @@ impl Buckets {
             return Some(refuse(call, 403, "AccessDenied"));
         }
         match call.operation.as_str() {
+            // The emulator takes it for CreateBucket.
+            "PutBucketAbac" => {
+                self.abac.lock().unwrap().insert(bucket.clone());
+                Some(plain(200, String::new()))
+            }
             "PutBucketTagging" if self.abac.lock().unwrap().contains(bucket) => {
                 Some(refuse(call, 405, "MethodNotAllowed"))
             }

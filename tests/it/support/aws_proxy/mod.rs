@@ -68,12 +68,6 @@ impl Aws {
         *self.strict.lock().unwrap() = Some(Arc::new(Strict::new(strictness)));
     }
 
-    /// Enables ABAC for a bucket.
-    pub(crate) fn enable_abac(&self, bucket: &str) {
-        let strict = self.strict.lock().unwrap();
-        strict.as_ref().expect("only AWS as it is knows ABAC").buckets.enable_abac(bucket);
-    }
-
     /// Gives a user an SSH key, a signing certificate and a service-specific credential.
     pub(crate) fn give_credentials(&self, user: &str) {
         let strict = self.strict.lock().unwrap();
@@ -213,6 +207,7 @@ fn operation(parts: &Parts, body: &Bytes) -> String {
     let name = match (parts.method.as_str(), key) {
         ("GET", false) if parts.uri.path() == "/" => "ListBuckets",
         ("PUT", false) if has("tagging") => "PutBucketTagging",
+        ("PUT", false) if has("abac") => "PutBucketAbac",
         ("PUT", false) => "CreateBucket",
         ("GET", false) if has("tagging") => "GetBucketTagging",
         ("GET", false) if has("versions") => "ListObjectVersions",

@@ -6,7 +6,7 @@
 //! | a user is deleted only when nothing hangs on it | DeleteUser in the IAM API reference |
 //! | a new key is unknown for some seconds | "Changes that I make are not always immediately visible", IAM user guide |
 //! | IAM's reads lag behind writes | the same |
-//! | a user just created is unknown to writes, too | the same |
+//! | a user just created is unknown to writes, too, or they are denied | hashicorp/terraform-provider-aws, issues 2449 and 6055 |
 //! | a call is signed for the region of its endpoint | "Elements of an AWS API request signature", IAM user guide |
 //! | a region that is not enabled knows none of the account's keys | "Enable or disable AWS Regions in your account", Account Management reference guide |
 //! | the name of a bucket just deleted is not free at once | "Deleting a general purpose bucket", S3 user guide |
@@ -39,6 +39,8 @@ pub(crate) struct Strictness {
     pub(crate) bucket_lag: Duration,
     /// IAM's writes do not know a new user for this long.
     pub(crate) user_delay: Duration,
+    /// They are denied instead.
+    pub(crate) denies_new_users: bool,
     /// CreateBucket refuses tags.
     pub(crate) refuses_tags: bool,
     /// Buckets are listed in pages only.
@@ -55,6 +57,7 @@ impl Strictness {
         name_delay: Duration::ZERO,
         bucket_lag: Duration::ZERO,
         user_delay: Duration::ZERO,
+        denies_new_users: false,
         refuses_tags: false,
         pages_buckets: true,
         region_is_disabled: false,
@@ -114,7 +117,7 @@ impl Strict {
             let code = if call.is_iam() { "InvalidClientTokenId" } else { "InvalidAccessKeyId" };
             return Ok(refuse(call, 403, code));
         }
-        if let Some(refusal) = self.buckets.refuse(call, &self.strictness, &self.account).await {
+        if let Some(refusal) = self.buckets.answer(call, &self.strictness, &self.account).await {
             return Ok(refusal);
         }
         if let Some(answer) = self.people.answer(call) {
@@ -151,8 +154,13 @@ impl Strict {
         forward: impl Future<Output = Result<Answer, Fault>>,
     ) -> Result<Answer, Fault> {
         if self.is_young(&self.users_made, Some(name), self.strictness.user_delay) {
-            let code = if call.operation == "CreateUser" { "EntityAlreadyExists" } else { "NoSuchEntity" };
-            return Ok(refuse(call, 404, code));
+            let (status, code) = match call.operation.as_str() {
+                "CreateUser" => (409, "EntityAlreadyExists"),
+                // Its tags and its boundary are not known, and the conditions of policies ask for them.
+                _ if self.strictness.denies_new_users => (403, "AccessDenied"),
+                _ => (404, "NoSuchEntity"),
+            };
+            return Ok(refuse(call, status, code));
         }
         let user = self.look(name).await;
         match call.operation.as_str() {

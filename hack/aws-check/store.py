@@ -1,33 +1,45 @@
-"""The commands of hack/conformance.sh for AWS: python store.py inventory|remove|create-bucket|put|list."""
+"""The commands of hack/conformance.sh for AWS: python store.py inventory|remove|create-bucket|put|list; and all that
+has a name as checks of the kit give it: python store.py names."""
 
 import os
 import sys
 
-from account import Account
+from botocore.exceptions import ClientError
+
+from account import Account, attempt, code_of, is_gone
 
 REGION = os.environ["AWS_REGION"]
 
 
 def inventory():
-    account, part = Account(REGION), os.environ["ID"]
-    for bucket in account.buckets(part):
-        print("bucket", bucket)
-        for item in account.s3.list_objects_v2(Bucket=bucket).get("Contents", []):
-            print("object", bucket, item["Key"])
-    for user in account.users(part):
-        print("user", user)
-        for key in account.keys(user):
-            print("key", user, key)
+    account, prefix = Account(REGION), f"t-{os.environ['ID']}-"
+    for bucket in account.buckets(prefix):
+        show(lambda: account.s3.list_objects_v2(Bucket=bucket).get("Contents", []), "bucket", bucket, "object", "Key")
+    for user in account.users(prefix):
+        show(lambda: [{"Id": key} for key in account.keys(user)], "user", user, "key", "Id")
+
+
+def show(find, kind, name, kind_within, field):
+    """What was deleted is listed for some time."""
+    try:
+        within = find()
+    except ClientError as error:
+        if is_gone(code_of(error)):
+            return
+        raise
+    print(kind, name)
+    for item in within:
+        print(kind_within, name, item[field])
 
 
 def remove():
     account = Account(REGION)
     for line in sys.stdin:
         kind, name, *_ = line.split()
-        if kind == "bucket" and name in account.buckets(name):
-            account.remove_bucket(name)
-        elif kind == "user" and name in account.users(name):
-            account.remove_user(name)
+        calls = {"bucket": account.remove_bucket, "user": account.remove_user}
+        code = attempt(calls[kind], name=name) if kind in calls else "ok"
+        if code != "ok" and not is_gone(code):
+            sys.exit(f"{kind} {name} was not removed: {code}")
 
 
 def create_bucket():
@@ -49,5 +61,18 @@ def list_objects():
         print(item["Key"])
 
 
-COMMANDS = {"inventory": inventory, "remove": remove, "create-bucket": create_bucket, "put": put, "list": list_objects}
+def names():
+    account = Account(REGION)
+    for name in sorted(account.buckets("t-") + account.users("t-")):
+        print(name)
+
+
+COMMANDS = {
+    "inventory": inventory,
+    "remove": remove,
+    "create-bucket": create_bucket,
+    "put": put,
+    "list": list_objects,
+    "names": names,
+}
 COMMANDS[sys.argv[1]]()

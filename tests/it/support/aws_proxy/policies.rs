@@ -31,6 +31,8 @@ struct Known {
     account: String,
     /// By user and name of the policy.
     documents: BTreeMap<String, BTreeMap<String, Value>>,
+    /// Managed policies by their names.
+    managed: BTreeMap<String, Value>,
     /// The users by the ids of their keys.
     keys: BTreeMap<String, String>,
     /// Users of people: those of claims have a path.
@@ -56,24 +58,35 @@ impl Policies {
     /// What the emulator gets instead of a policy that it cannot evaluate, as the body of the call.
     pub(super) fn rewritten(&self, call: &AwsCall) -> Option<Bytes> {
         let mut known = self.0.lock().unwrap();
+        if call.operation == "CreatePolicy" {
+            let fields: BTreeMap<String, String> = url::form_urlencoded::parse(&call.body).into_owned().collect();
+            known.managed.insert(fields["PolicyName"].clone(), serde_json::from_str(&fields["PolicyDocument"]).ok()?);
+        }
         let user = call.user.clone()?;
         if call.operation == "CreateUser" && call.path.is_none() {
             known.people.insert(user);
             return None;
         }
-        if call.operation != "PutUserPolicy" || !known.people.contains(&user) {
+        let fields: BTreeMap<String, String> = url::form_urlencoded::parse(&call.body).into_owned().collect();
+        if !known.people.contains(&user) {
             return None;
         }
-        let fields: Vec<(String, String)> = url::form_urlencoded::parse(&call.body).into_owned().collect();
-        let field = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        let document: Value = serde_json::from_str(field("PolicyDocument")?).ok()?;
-        let name = field("PolicyName")?.to_owned();
+        let (name, document) = match call.operation.as_str() {
+            "PutUserPolicy" => (fields["PolicyName"].clone(), serde_json::from_str(&fields["PolicyDocument"]).ok()?),
+            // A policy of its own is a boundary as well, which the emulator evaluates: so that it stays as it is, the user gets
+            // an inline policy.
+            "AttachUserPolicy" => {
+                let name = fields["PolicyArn"].rsplit('/').next()?.to_owned();
+                let document = known.managed.get(&name)?.clone();
+                (name, document)
+            }
+            _ => return None,
+        };
         let sent = for_emulator(document.clone()).to_string();
-        known.documents.entry(user).or_default().insert(name, document);
+        known.documents.entry(user.clone()).or_default().insert(name.clone(), document);
         let mut form = url::form_urlencoded::Serializer::new(String::new());
-        for (key, value) in &fields {
-            form.append_pair(key, if key == "PolicyDocument" { &sent } else { value });
-        }
+        form.append_pair("Action", "PutUserPolicy").append_pair("Version", &fields["Version"]);
+        form.append_pair("UserName", &user).append_pair("PolicyName", &name).append_pair("PolicyDocument", &sent);
         Some(form.finish().into())
     }
 

@@ -77,8 +77,7 @@ impl VolumeOperator {
                 let make = async || -> Result<P, Box<dyn Error>> {
                     make(F::from_arg_matches(&matches)?).await.map_err(|error| error.to_string().into())
                 };
-                let slow_lease = !chooses_times(&matches);
-                let done = block_on(async { serve(make().await?, &args, slow_lease, observer).await });
+                let done = block_on(async { serve(make().await?, &args, &matches, observer).await });
                 telemetry.stop();
                 done
             }
@@ -93,25 +92,17 @@ fn chooses_times(matches: &ArgMatches) -> bool {
     times.iter().any(|time| matches.value_source(time) != Some(ValueSource::DefaultValue))
 }
 
-/// `slow_lease`: an instance of a node may renew its lease slowly.
 async fn serve<P: VolumeProvisioner>(
     provisioner: P,
     args: &Args,
-    slow_lease: bool,
+    matches: &ArgMatches,
     observer: Observer,
 ) -> Result<(), Box<dyn Error>> {
     let config = args.cluster.config().await?;
     args.admin.start(&observer).await?;
     let mut options = args.run.options();
     options.observer = observer.clone();
-    // Instances with different identities work at the same time, so each has a lease of its own.
-    let identity = Some(provisioner.identity()).filter(|identity| !identity.is_empty());
-    let name = args.lease.name().unwrap_or_else(|| lease::name(&options.provisioner_name, identity));
-    let mut lease = args.lease.options(name, &config.default_namespace)?;
-    // One instance a node, which nobody stands by for: a cluster has thousands of nodes, and each renewal is a write.
-    if let Some(lease) = lease.as_mut().filter(|_| identity.is_some() && slow_lease) {
-        lease.timing = Timing::slow();
-    }
+    let lease = args.lease_of(provisioner.identity(), matches, &config.default_namespace)?;
     let provisioner = Arc::new(provisioner);
     let work = |client, permit, stop| {
         super::run_shared(client, Arc::clone(&provisioner), Options { permit, ..options.clone() }, stop)
@@ -213,6 +204,25 @@ impl Args {
         args.lease.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
         Ok((args, matches))
     }
+
+    /// The lease of an instance with this identity, `None` without leader election. `namespace` is the default namespace
+    /// of the lease.
+    fn lease_of(
+        &self,
+        identity: &str,
+        matches: &ArgMatches,
+        namespace: &str,
+    ) -> Result<Option<lease::Options>, String> {
+        // Instances with different identities work at the same time, so each has a lease of its own.
+        let identity = Some(identity).filter(|identity| !identity.is_empty());
+        let name = self.lease.name().unwrap_or_else(|| lease::name(&self.run.provisioner_name, identity));
+        let mut lease = self.lease.options(name, namespace)?;
+        // One instance a node, which nobody stands by for: a cluster has thousands of nodes, and each renewal is a write.
+        if let Some(lease) = lease.as_mut().filter(|_| identity.is_some() && !chooses_times(matches)) {
+            lease.timing = Timing::slow();
+        }
+        Ok(lease)
+    }
 }
 
 impl RunArgs {
@@ -240,14 +250,28 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<Args, clap::Error> {
+    fn read(args: &[&str]) -> Result<(Args, ArgMatches), clap::Error> {
         let identity = Identity {
             provisioner_name: "example.com/disk".into(),
             program: "a-provisioner".into(),
             version: "1.2.3".into(),
             about: "Provisions disks.".into(),
         };
-        Args::try_read(&identity, &[], ["a-provisioner"].iter().chain(args).map(Into::into)).map(|(args, _)| args)
+        Args::try_read(&identity, &[], ["a-provisioner"].iter().chain(args).map(Into::into))
+    }
+
+    fn parse(args: &[&str]) -> Result<Args, clap::Error> {
+        read(args).map(|(args, _)| args)
+    }
+
+    /// The lease of an instance with this identity that is started with these arguments.
+    fn lease_of(identity: &str, args: &[&str]) -> Option<lease::Options> {
+        let (args, matches) = read(args).unwrap();
+        args.lease_of(identity, &matches, "ns").unwrap()
+    }
+
+    fn timing_of(identity: &str, args: &[&str]) -> Timing {
+        lease_of(identity, args).unwrap().timing
     }
 
     #[test]
@@ -255,17 +279,19 @@ mod tests {
         let options = parse(&[]).unwrap().run.options();
         assert_eq!(options.provisioner_name, "example.com/disk");
         assert_eq!((options.provision_retry, options.delete_retry), (Retry::default(), Retry::default()));
+        assert!(!options.deletes_unmarked_volumes);
         let set = [
             "--resync-period=15s",
             "--exponential-back-off-on-error=false",
             "--failed-provision-threshold=5",
             "--failed-delete-threshold=6",
+            "--delete-unmarked-volumes",
             "-worker-threads=4",
         ];
         let options = parse(&set).unwrap().run.options();
         assert_eq!((options.resync_period, options.worker_threads), (Duration::from_secs(15), 4));
         assert_eq!((options.provision_retry.threshold, options.delete_retry.threshold), (Some(5), Some(6)));
-        assert!(!options.provision_retry.exponential);
+        assert!(!options.provision_retry.exponential && options.deletes_unmarked_volumes);
     }
 
     #[test]
@@ -279,13 +305,38 @@ mod tests {
     }
 
     #[test]
+    fn an_instance_with_an_identity_renews_its_lease_slowly() {
+        assert_eq!(timing_of("node-1", &[]), Timing::slow());
+        assert_eq!(timing_of("node-1", &["run", "--lease-namespace=elsewhere"]), Timing::slow());
+    }
+
+    /// One of them holds the lease for all volumes, and the others wait for it.
+    #[test]
+    fn replicas_without_an_identity_renew_as_others_do() {
+        assert_eq!(timing_of("", &[]), Timing::default());
+    }
+
+    #[test]
     fn times_that_are_given_are_those_of_the_lease() {
-        let chooses = |args: &[&str]| {
-            let identity = Identity::new("example.com/disk", "Provisions disks.");
-            let args = ["a"].iter().chain(args).map(Into::into);
-            chooses_times(&Args::try_read(&identity, &[], args).unwrap().1)
+        let timing = |lease, renew, retry| {
+            let [lease, renew, retry] = [lease, renew, retry].map(Duration::from_secs);
+            Timing::new(lease, renew, retry).unwrap()
         };
-        assert!(!chooses(&[]) && !chooses(&["run"]));
-        assert!(chooses(&["--lease-retry-period=2s"]) && chooses(&["run", "--lease-duration=15s"]));
+        for identity in ["", "node-1"] {
+            assert_eq!(timing_of(identity, &["--lease-retry-period=3s"]), timing(15, 10, 3));
+            assert_eq!(timing_of(identity, &["--lease-renew-deadline=9s"]), timing(15, 9, 2));
+            // Also those that are the default.
+            assert_eq!(timing_of(identity, &["run", "--lease-duration=15s"]), Timing::default());
+        }
+    }
+
+    #[test]
+    fn instances_with_different_identities_have_their_own_lease() {
+        let name = |identity, args: &[&str]| lease_of(identity, args).map(|lease| (lease.namespace, lease.name));
+        let named = |namespace: &str, name: &str| Some((namespace.to_owned(), name.to_owned()));
+        assert_eq!(name("", &[]), named("ns", "example.com.disk"));
+        assert_eq!(name("node-1", &[]), named("ns", "example.com.disk--node-1"));
+        assert_eq!(name("node-1", &["--lease-name=mine", "--lease-namespace=there"]), named("there", "mine"));
+        assert_eq!(name("node-1", &["--leader-elect=false"]), None);
     }
 }

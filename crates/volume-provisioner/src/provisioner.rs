@@ -43,6 +43,10 @@ pub trait VolumeProvisioner: Send + Sync + 'static {
 
     /// Whose volumes this instance keeps. Instances with the same identity share all volumes, so one of them works and the
     /// others stand by. Instances with different identities work side by side, each for its own volumes. Must never change.
+    ///
+    /// With an identity, the lease is renewed every 20 s unless its times are set, because there may be an instance on each
+    /// node: an instance that stands by for a killed one waits up to a minute. Replicas that must not wait that long set
+    /// `--lease-duration`, or have no identity.
     fn identity(&self) -> &str {
         ""
     }

@@ -427,34 +427,4 @@ fn begun(claim: &PersistentVolumeClaim, problem: &str) -> Failed {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::Future;
-
-    use super::*;
-    use crate::{ProvisionedVolume, VolumeRequest, VolumeToDelete};
-
-    struct Nothing;
-
-    impl VolumeProvisioner for Nothing {
-        type Parameters = ();
-
-        async fn provision(&self, _: &VolumeRequest<()>) -> Result<ProvisionedVolume, VolumeError> {
-            Err(VolumeError::retryable("nothing"))
-        }
-
-        async fn delete(&self, _: &VolumeToDelete) -> Result<(), VolumeError> {
-            Ok(())
-        }
-    }
-
-    fn size<A, B, F: Future>(_: fn(A, B) -> F) -> usize {
-        size_of::<F>()
-    }
-
-    /// Ten thousand of them are ten thousand of these futures.
-    #[test]
-    fn a_claim_that_waits_for_a_worker_is_small() {
-        let bytes = size::<&'static Context<Nothing>, _, _>(work);
-        assert!(bytes < 4096, "{bytes} bytes");
-    }
-}
+mod tests;

@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use crate::store::{Observer, Permit, Start};
 
+/// Longest name of a field manager, in characters.
+const FIELD_MANAGER_MAX: usize = 128;
+
 /// The settings of a controller.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
     /// `StorageClass.provisioner` of the classes to serve.
     pub provisioner_name: String,
-    /// The name with which the operator writes, in `managedFields`. It may never change: by it, an operator knows which
-    /// entries of a Secret or ConfigMap somebody else has changed.
+    /// The name with which the operator writes, in `managedFields`; that of the provisioner by default. It may never change:
+    /// by it, an operator knows which entries of a Secret or ConfigMap somebody else has changed.
     pub field_manager: String,
     /// The only namespace whose claims are served; all if `None`.
     pub namespace: Option<String>,
@@ -36,14 +39,12 @@ impl Options {
     /// [`Options::resync`] by default.
     pub const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60 * 60);
 
-    /// [`Options::field_manager`] by default.
-    pub const DEFAULT_FIELD_MANAGER: &str = "bucket-provisioner";
-
     /// The default settings, for all namespaces.
     pub fn new(provisioner_name: impl Into<String>) -> Self {
+        let provisioner_name = provisioner_name.into();
         Self {
-            provisioner_name: provisioner_name.into(),
-            field_manager: Self::DEFAULT_FIELD_MANAGER.to_owned(),
+            field_manager: provisioner_name.chars().take(FIELD_MANAGER_MAX).collect(),
+            provisioner_name,
             namespace: None,
             concurrency: Self::DEFAULT_CONCURRENCY,
             resync: Some(Self::DEFAULT_RESYNC),
@@ -88,5 +89,19 @@ impl Options {
     pub fn start(&self, serves: bool) -> Start {
         let (permit, observer) = (self.permit.clone(), self.observer.clone());
         Start { provisioner_name: self.provisioner_name.clone(), permit, serves, observer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_field_manager_is_the_provisioner_unless_it_is_set() {
+        let options = Options::new("example.com/bucket");
+        assert_eq!(options.field_manager, "example.com/bucket");
+        assert_eq!(options.with_field_manager("aws").field_manager, "aws");
+        // The API server refuses a longer one.
+        assert_eq!(Options::new("ä".repeat(129)).field_manager, "ä".repeat(128));
     }
 }

@@ -133,3 +133,22 @@ pub(crate) mod orphaned {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::Shelf;
+
+    /// Tools take `Failed` for the end.
+    #[test]
+    fn what_others_must_correct_does_not_fail_the_claim() {
+        let others = [Topic::Class, Topic::Store, Topic::Operator];
+        let known = all().chain(Shelf::REASONS.iter().copied());
+        let corrected: Vec<_> = known.filter(|known| others.contains(&known.topic)).map(|known| known.name).collect();
+        assert!(corrected.contains(&STORAGE_CLASS_NOT_FOUND) && corrected.contains(&"ShelfFull"), "{corrected:?}");
+        for reason in corrected.into_iter().chain([NAMESPACE_NOT_ALLOWED]) {
+            assert!(!must_change_claim::<Shelf>(reason), "{reason}");
+        }
+        assert!(must_change_claim::<Shelf>(INVALID_BUCKET_NAME));
+    }
+}

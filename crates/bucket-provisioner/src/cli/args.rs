@@ -180,7 +180,7 @@ impl Args {
         Self::try_read(identity, own, std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
-    fn try_read(
+    pub(super) fn try_read(
         identity: &Identity,
         own: &[Arg],
         args: impl Iterator<Item = OsString>,

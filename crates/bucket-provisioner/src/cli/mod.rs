@@ -39,7 +39,7 @@ mod session;
 mod shell;
 mod status;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod usage;
 mod view;
 
@@ -77,7 +77,7 @@ use operator_runtime::program::{self, Identity, block_on, chain, documents, prin
 #[must_use = "an operator does nothing until it runs"]
 pub struct Operator {
     identity: Identity,
-    field_manager: String,
+    field_manager: Option<String>,
 }
 
 impl Operator {
@@ -87,15 +87,15 @@ impl Operator {
     /// In its help it has the name of the running program, unless [`program`](Self::program) sets another.
     pub fn new(name: impl Into<String>) -> Self {
         let identity = Identity::new(name, "Provisions buckets for ObjectBucketClaims.");
-        Self { identity, field_manager: Options::DEFAULT_FIELD_MANAGER.to_owned() }
+        Self { identity, field_manager: None }
     }
 
     operator_runtime::identity_setters!();
 
-    /// Sets the name with which the operator writes, as `managedFields` shows it; see
+    /// Sets the name with which the operator writes, as `managedFields` shows it, instead of the provisioner's; see
     /// [`Options::field_manager`](controller::Options::field_manager).
     pub fn field_manager(mut self, name: impl Into<String>) -> Self {
-        self.field_manager = name.into();
+        self.field_manager = Some(name.into());
         self
     }
 
@@ -145,8 +145,7 @@ impl Operator {
         args: &Args,
         own: &[clap::Arg],
     ) -> Result<ExitCode, Box<dyn Error>> {
-        let options =
-            |threads: Option<&str>| Options { field_manager: self.field_manager.clone(), ..args.options(threads) };
+        let options = |threads: Option<&str>| self.options(args, threads);
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
             Some(Command::Rbac { operator_namespace, service_account, owner_secret, owner_namespace }) => {
@@ -182,6 +181,15 @@ impl Operator {
             }
         };
         done.map(|()| ExitCode::SUCCESS)
+    }
+
+    /// `go_threads` is as in [`Args::options`].
+    fn options(&self, args: &Args, go_threads: Option<&str>) -> Options {
+        let options = args.options(go_threads);
+        match &self.field_manager {
+            Some(name) => options.with_field_manager(name),
+            None => options,
+        }
     }
 
     /// Runs a command that has a [`Session`].
@@ -314,4 +322,26 @@ fn parameters_table<P: Provisioner>() -> String {
     let mut all = P::Parameters::table();
     all.extend(CommonParameters::table_for::<P::Owner>(P::CAN_ROTATE));
     parameters::markdown(&all)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::ffi::OsString;
+
+    use super::*;
+
+    /// By it, an operator of a later version knows what it has written.
+    #[test]
+    fn an_operator_keeps_the_field_manager_that_its_program_sets() {
+        let manager = |operator: &Operator, line: &[&str]| {
+            let (args, _) = Args::try_read(&operator.identity, &[], line.iter().map(OsString::from)).unwrap();
+            operator.options(&args, None).field_manager
+        };
+        let (usual, renamed) = (["a"].as_slice(), ["a", "--provisioner-name", "example.com/other"].as_slice());
+        let operator = Operator::new("example.com/bucket");
+        assert_eq!(manager(&operator, usual), "example.com/bucket");
+        assert_eq!(manager(&operator, renamed), "example.com/other");
+        assert_eq!(manager(&operator.field_manager("ours"), renamed), "ours");
+    }
 }

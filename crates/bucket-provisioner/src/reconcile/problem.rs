@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use kube::Resource as _;
+use kube::runtime::reflector::ObjectRef;
+
+use crate::api::ObjectBucket;
 use crate::decide::claim::Claim;
 use crate::decide::report::Report;
+use crate::decide::{record, release};
 use crate::error::Error;
 use crate::objects::status;
 use crate::reasons;
@@ -15,8 +20,28 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Reports a problem on the claim; best effort, because the next attempt reports it again.
 pub(crate) async fn report<P: Provisioner>(ctx: &Context<P>, claim: &Claim, problem: &Error) {
-    let must_be_changed = reasons::must_change_claim::<P>(problem.reason());
+    let must_be_changed = reasons::must_change_claim::<P>(problem.reason()) && !will_pass(ctx, claim, problem);
     write(ctx, claim, |claim| Report::problem(claim, problem, must_be_changed)).await;
+}
+
+/// Whether the store refuses a claim because of a bucket that a deleted claim still has.
+fn will_pass<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) -> bool {
+    let asked = claim.spec().ok().and_then(|spec| spec.bucket_name.as_deref());
+    let (Error::Store(_), Some(bucket)) = (problem, asked) else { return false };
+    let own = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster).map(|stored| stored.name);
+    let others = ctx.caches.records.others_with_bucket(bucket, &own.unwrap_or_default());
+    let mut others = others.iter().filter_map(|name| ctx.caches.records.object(name));
+    others.any(|other| release::is_released(&other) || is_deleting(ctx, &other))
+}
+
+/// Whether the claim of an ObjectBucket is being deleted.
+fn is_deleting<P>(ctx: &Context<P>, record: &ObjectBucket) -> bool {
+    let Some((namespace, name)) = record::claim_name(record) else { return false };
+    let shown = ctx.caches.claims.get(&ObjectRef::new(name).within(namespace));
+    shown.is_some_and(|shown| {
+        let metadata = shown.meta();
+        metadata.deletion_timestamp.is_some() && metadata.uid.as_deref() == record::claim_uid(record)
+    })
 }
 
 /// Reports that a deleted claim is being removed; best effort.

@@ -9,6 +9,7 @@ mod edits;
 mod faults;
 mod flow;
 mod orphans;
+mod reports;
 mod run;
 mod schedule;
 mod set_back;

@@ -17,7 +17,7 @@ use crate::calls::Calls;
 use crate::store::{Bucket, Contents, Store, User};
 
 const PROVISIONER: &str = "example.com/store";
-const NAMESPACE: &str = "shop";
+pub const NAMESPACE: &str = "shop";
 /// The claim of every test, and so its Secret and its ConfigMap.
 pub const CLAIM: &str = "photos";
 /// Its ObjectBucket.
@@ -87,9 +87,13 @@ impl World {
     // What users and admins do.
 
     pub fn submit(&self, spec: Value) {
+        self.submit_named(CLAIM, spec);
+    }
+
+    pub fn submit_named(&self, claim: &str, spec: Value) {
         let mut spec = spec;
         spec["storageClassName"] = json!("class");
-        self.api.create("objectbucketclaims", NAMESPACE, json!({ "metadata": { "name": CLAIM }, "spec": spec }));
+        self.api.create("objectbucketclaims", NAMESPACE, json!({ "metadata": { "name": claim }, "spec": spec }));
     }
 
     pub fn delete_claim(&self) {
@@ -162,7 +166,11 @@ impl World {
     // What there is.
 
     pub fn claim(&self) -> Option<Value> {
-        self.api.get("objectbucketclaims", NAMESPACE, CLAIM)
+        self.claim_named(CLAIM)
+    }
+
+    pub fn claim_named(&self, claim: &str) -> Option<Value> {
+        self.api.get("objectbucketclaims", NAMESPACE, claim)
     }
 
     pub fn record(&self) -> Option<Value> {
@@ -187,17 +195,8 @@ impl World {
         record["status"]["conditions"].as_array().into_iter().flatten().any(|condition| condition["reason"] == reason)
     }
 
-    /// The reason of the claim's condition Ready, and whether it is true.
-    pub fn ready(&self) -> Option<(String, bool)> {
-        let claim = self.claim()?;
-        let condition =
-            claim["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == "Ready")?;
-        Some((condition["reason"].as_str()?.to_owned(), condition["status"] == "True"))
-    }
-
     pub fn is_bound(&self) -> bool {
-        let is_ready = self.ready().is_some_and(|(_, is_ready)| is_ready);
-        is_ready && self.claim().is_some_and(|claim| claim["status"]["phase"] == "Bound")
+        self.claim().is_some_and(|claim| phase(&claim) == "Bound" && ready(&claim)["status"] == "True")
     }
 
     /// Whether the key in the claim's Secret works.
@@ -225,7 +224,7 @@ impl World {
 
     /// The kinds and names of the claim's objects. What is others' is as it was.
     pub fn made(&self) -> Vec<String> {
-        assert_eq!(self.api.unknown(), [""; 0], "requests that the API server in memory does not know");
+        assert_eq!(self.api.unexpected(), [""; 0], "requests that the API server in memory does not expect");
         let mut objects = self.objects();
         for (name, other) in &self.others.0 {
             assert_eq!(objects.remove(name).as_ref(), Some(other), "{name} is changed");
@@ -312,4 +311,14 @@ impl World {
             assert_eq!(claim["metadata"]["finalizers"], json!([wire::FINALIZER]));
         }
     }
+}
+
+/// The condition Ready of a claim; null if it has none.
+pub fn ready(claim: &Value) -> &Value {
+    let mut conditions = claim["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null)
+}
+
+pub fn phase(claim: &Value) -> &Value {
+    &claim["status"]["phase"]
 }

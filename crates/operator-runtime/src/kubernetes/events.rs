@@ -120,6 +120,15 @@ mod tests {
     }
 
     #[test]
+    fn an_event_names_its_pod_and_the_provisioner() {
+        let spec = EventSpec { is_warning: false, reason: "Bound", note: "ready", by_several: false };
+        let event = event_about(ObjectReference::default(), spec, "example.com/disk");
+        let pod = hostname::get().ok().and_then(|name| name.into_string().ok());
+        assert_eq!(event.reporting_controller.as_deref(), Some("example.com/disk"));
+        assert!(pod.is_some() && event.reporting_instance == pod, "{event:?}");
+    }
+
+    #[test]
     fn a_long_note_is_cut_at_a_character() {
         let note = shorten(&"ä".repeat(1000), MAX_NOTE);
         assert!(note.len() <= MAX_NOTE && note.ends_with("..."), "{}", note.len());

@@ -58,10 +58,9 @@ pub(super) fn no_answer(limit: Duration) -> String {
 /// What is wrong, and the remedy. The same text for the same cause.
 pub(super) fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) if status.code == 403 => format!(
-            "{}: grant this account the Role in deploy/operator.yaml, for the name and namespace of this lease",
-            status.message
-        ),
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("{}: grant this account what the command `rbac` prints for this Lease", status.message)
+        }
         kube::Error::Api(status) if is_namespace(status) => {
             format!("{}: create it, or choose another namespace for the lease", status.message)
         }

@@ -1,5 +1,5 @@
 //! An API server in memory: as much of it as the operator uses, for objects of any kind. What it does not know, it answers
-//! with 501, and [`ApiServer::unknown`] reports it.
+//! with 501, and [`ApiServer::unexpected`] reports it.
 
 mod contract;
 mod objects;
@@ -41,7 +41,7 @@ pub struct ApiServer(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     objects: Mutex<Objects>,
-    unknown: Mutex<Vec<String>>,
+    unexpected: Mutex<Vec<String>>,
     /// Watches may have something to show.
     changed: watch::Sender<()>,
 }
@@ -58,7 +58,7 @@ impl ApiServer {
                 let body = body.collect_bytes().await?;
                 let Some(request) = Request::parse(&head, &body) else {
                     let unknown = format!("{} {}", head.method, head.uri);
-                    server.0.unknown.lock().push(unknown.clone());
+                    server.0.unexpected.lock().push(unknown.clone());
                     return Ok(failure(501, &format!("not implemented: {unknown}")));
                 };
                 let answer = calls.make(request.to_string(), || server.answer(&request));
@@ -72,9 +72,9 @@ impl ApiServer {
         Client::new(service, "default")
     }
 
-    /// What was asked for and is not implemented.
-    pub fn unknown(&self) -> Vec<String> {
-        self.0.unknown.lock().clone()
+    /// What was asked for and is not implemented, and writes without a field manager.
+    pub fn unexpected(&self) -> Vec<String> {
+        self.0.unexpected.lock().clone()
     }
 
     // What users and admins do. It succeeds.
@@ -90,6 +90,14 @@ impl ApiServer {
     pub fn edit(&self, plural: &str, namespace: &str, name: &str, patch: &Value) {
         let write = Write { key: key(plural, namespace, name), body: patch, manager: "kubectl", dry_run: false };
         writes::patch(&mut self.0.objects.lock(), write, Patch::Merge).expect("an object of that name");
+        self.0.changed.send_replace(());
+    }
+
+    /// The status, by a merge patch.
+    pub fn edit_status(&self, plural: &str, namespace: &str, name: &str, status: &Value) {
+        let body = &json!({ "status": status });
+        let write = Write { key: key(plural, namespace, name), body, manager: "kubectl", dry_run: false };
+        writes::patch(&mut self.0.objects.lock(), write, Patch::MergeStatus).expect("an object of that name");
         self.0.changed.send_replace(());
     }
 
@@ -145,6 +153,11 @@ impl ApiServer {
         self.0.changed.send_replace(());
     }
 
+    /// The CRD of claims is another project's: it gives a new claim no condition.
+    pub fn drop_default_condition(&self) {
+        self.0.objects.lock().has_default_condition = false;
+    }
+
     /// From now on, lists and watches show each change this much later than a get.
     pub fn set_lag(&self, lag: Duration) {
         self.0.objects.lock().lag = lag;
@@ -164,7 +177,10 @@ impl ApiServer {
         let shown = |object: Value| success(&shown(request, object));
         let objects = &mut *self.0.objects.lock();
         let (key, body, dry_run) = (request.key.clone(), &request.body, request.is_dry_run());
-        let write = Write { key: key.clone(), body, manager: request.manager(), dry_run };
+        let write = Write { key: key.clone(), body, manager: request.manager().unwrap_or("unnamed"), dry_run };
+        if request.is_anonymous() {
+            self.0.unexpected.lock().push(format!("{request}, without a field manager"));
+        }
         let answer = match request.verb {
             Verb::Get => match objects.get(&key) {
                 Some(object) => Ok(object.clone()),

@@ -73,7 +73,7 @@ impl Selection {
 }
 
 /// The objects of a cluster.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Objects {
     changes: Vec<Change>,
     now: BTreeMap<Key, Value>,
@@ -82,6 +82,21 @@ pub struct Objects {
     pub lag: Duration,
     /// The last version of a kind that lists and watches show.
     pub frozen: BTreeMap<String, usize>,
+    /// Whether a new claim has the condition that our CRD gives it.
+    pub has_default_condition: bool,
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        Self {
+            changes: Vec::new(),
+            now: BTreeMap::new(),
+            uids: 0,
+            lag: Duration::ZERO,
+            frozen: BTreeMap::new(),
+            has_default_condition: true,
+        }
+    }
 }
 
 impl Objects {

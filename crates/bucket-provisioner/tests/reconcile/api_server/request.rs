@@ -35,12 +35,14 @@ pub struct Request {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Key { plural, name, .. } = &self.key;
+        if self.is_dry_run() {
+            f.write_str("try to ")?;
+        }
         match self.verb {
             Verb::Patch(Patch::MergeStatus) => write!(f, "patch {plural}/status {name}"),
             Verb::Patch(Patch::Merge) => write!(f, "patch {plural} {name}"),
             Verb::Patch(Patch::Apply) => write!(f, "apply {plural} {name}"),
             Verb::Create if plural == "events" => f.write_str("create events"),
-            Verb::Create if self.is_dry_run() => write!(f, "try to create {plural} {name}"),
             verb @ (Verb::Get | Verb::Create | Verb::Delete) => {
                 write!(f, "{} {plural} {name}", format!("{verb:?}").to_lowercase())
             }
@@ -98,8 +100,14 @@ impl Request {
         self.query.contains_key("dryRun")
     }
 
-    pub fn manager(&self) -> &str {
-        self.query.get("fieldManager").map_or("unnamed", String::as_str)
+    pub fn manager(&self) -> Option<&str> {
+        self.query.get("fieldManager").map(String::as_str)
+    }
+
+    /// It writes, and `managedFields` would not show who. What an event is about shows it.
+    pub fn is_anonymous(&self) -> bool {
+        let writes = matches!(self.verb, Verb::Create | Verb::Patch(_)) && !self.is_dry_run();
+        writes && self.key.plural != "events" && self.manager().is_none()
     }
 
     pub fn selection(&self) -> Selection {

@@ -70,9 +70,8 @@ pub fn create(objects: &mut Objects, write: Write<'_>) -> Result<Value, Refusal>
     if has_status(&key) {
         object.as_object_mut().expect("an object").remove("status");
     }
-    if key.plural == "objectbucketclaims" {
+    if key.plural == "objectbucketclaims" && objects.has_default_condition {
         let pending = json!({ "type": "Ready", "status": "Unknown", "reason": "Pending", "message": "" });
-        // The default of our CRD.
         object["status"] = json!({ "conditions": [pending] });
     }
     note_manager(None, &mut object, manager, None);

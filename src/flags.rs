@@ -10,7 +10,7 @@ pub struct Flags {
     /// Make at most N calls a second to IAM of an account
     ///
     /// The rate that IAM accepts is that of the whole account, and others need the rest. Reads and changes count separately.
-    /// The class parameter iamCallsPerSecond is for one class; the lower one counts.
+    /// The class parameter iamCallsPerSecond limits the calls for its classes beside this.
     #[arg(long, value_name = "N", env = "PROVISIONER_IAM_CALLS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     pub iam_calls_per_second: Option<u32>,
 }
@@ -20,5 +20,17 @@ impl Flags {
     pub(crate) fn of_command(self) -> Self {
         let calls = self.iam_calls_per_second.map_or(OF_COMMANDS, |calls| calls.min(OF_COMMANDS));
         Self { iam_calls_per_second: Some(calls) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_leave_an_operator_its_rate() {
+        for (flag, of_command) in [(None, 10), (Some(3), 3), (Some(50), 10)] {
+            assert_eq!(Flags { iam_calls_per_second: flag }.of_command().iam_calls_per_second, Some(of_command));
+        }
     }
 }

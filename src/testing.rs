@@ -26,7 +26,8 @@ use crate::iam::probe;
 use crate::{AwsProvisioner, Error, Owner};
 use bucket_provisioner::store::{
     self, AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, ClaimId, Content, CreateError, Endpoint,
-    Finding, Mode, Owner as _, OwnerSource, Plan, Probe, ProbeCall, Provisioner as _, ReclaimPolicy, Record, SecretRef,
+    Finding, Inventory, Mode, Owner as _, OwnerSource, Plan, Probe, ProbeCall, Provisioner as _, ReclaimPolicy, Record,
+    SecretRef,
 };
 
 pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
@@ -216,10 +217,18 @@ pub(crate) struct Stage {
 impl Stage {
     /// Answers each operation with the first of its remaining answers.
     pub(crate) fn answering(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Self {
+        Self::in_environment(Environment::default(), answers)
+    }
+
+    /// The same for an operator with these variables and flags.
+    pub(crate) fn in_environment(
+        environment: Environment,
+        answers: impl IntoIterator<Item = (&'static str, Answer)>,
+    ) -> Self {
         let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
         let store = CannedStore { answers, ..CannedStore::default() };
         let clients = Clients::new(SharedHttpClient::new(store.clone()).into());
-        let provisioner = AwsProvisioner::with(Ok(Environment::default()), clients);
+        let provisioner = AwsProvisioner::with(Ok(environment), clients);
         let data = [("AWS_ACCESS_KEY_ID", "AKIAOWNER"), ("AWS_SECRET_ACCESS_KEY", "0wn3r")]
             .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
             .into();
@@ -251,6 +260,10 @@ impl Stage {
 
     pub(crate) async fn check(&self, record: &Record, keys: &[&str]) -> Result<Checkup, Error> {
         self.provisioner.check(&self.call(record), keys).await
+    }
+
+    pub(crate) async fn inventory(&self, record: &Record) -> Inventory {
+        self.provisioner.inventory(&self.call(record), None).await.unwrap().unwrap()
     }
 
     pub(crate) async fn account(&self, record: &Record) -> Result<Option<String>, Error> {
@@ -292,6 +305,13 @@ impl Stage {
     pub(crate) fn all_sent(&self, operation: &str) -> Vec<String> {
         let calls = self.store.calls.lock().unwrap();
         calls.iter().filter(|(called, _)| called == operation).map(|(_, body)| body.clone()).collect()
+    }
+
+    /// The host to which the first call of an operation was sent, and the region for which it was signed.
+    pub(crate) fn addressed(&self, operation: &str) -> (String, String) {
+        let addressed = self.store.addressed.lock().unwrap();
+        let (_, host, region) = addressed.iter().find(|(called, ..)| called == operation).unwrap();
+        (host.clone(), region.clone())
     }
 
     /// For each call about a bucket, the operation and the account that it named as the owner.
@@ -339,6 +359,8 @@ struct CannedStore {
     answers: Arc<Mutex<Vec<(&'static str, Answer)>>>,
     calls: Arc<Mutex<Vec<(String, String)>>>,
     owners: Arc<Mutex<ExpectedOwners>>,
+    /// For each call the operation, the host, and the region of the signature.
+    addressed: Arc<Mutex<Vec<(String, String, String)>>>,
     delay: Arc<Mutex<Duration>>,
 }
 
@@ -346,6 +368,10 @@ impl HttpConnector for CannedStore {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
         let operation = operation(&request, &body);
+        let host = request.uri().split('/').nth(2).unwrap_or_default().to_owned();
+        let credential = request.headers().get("authorization").unwrap_or_default().split('/');
+        let region = credential.skip(2).next().unwrap_or_default().to_owned();
+        self.addressed.lock().unwrap().push((operation.clone(), host, region));
         let mut answers = self.answers.lock().unwrap();
         let answer = answers.iter().position(|(asked, _)| *asked == operation).map(|at| answers.remove(at).1);
         if !body.starts_with("Action=") {

@@ -31,6 +31,9 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
         }
         CredentialsMode::ShareOwner => plan.user = None,
     }
+    let s3_of_operator = environment.s3.as_ref().filter(|_| class.s3_endpoint.is_none());
+    let is_of_aws = s3_of_operator.is_some_and(|url| is_host_of_aws(url.host()));
+    note(state::S3_ENDPOINT_OF_OPERATOR, is_of_aws.then_some("true"));
     note(state::IAM_CALLS_PER_SECOND, class.iam_calls_per_second.map(|calls| calls.to_string()).as_deref());
     note(state::FORCE_PATH_STYLE, (class.addressing == Addressing::Path).then_some("true"));
     note(state::ALLOW_CLAIMED_BUCKET, (class.claimed_bucket == ClaimedBucket::Allowed).then_some("true"));

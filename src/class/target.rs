@@ -12,6 +12,7 @@ pub(crate) mod state {
     pub(crate) const IAM_PATH: &str = "iamPath";
     pub(crate) const PERMISSIONS_BOUNDARY: &str = "permissionsBoundary";
     pub(crate) const IAM_ENDPOINT: &str = "iamEndpoint";
+    pub(crate) const S3_ENDPOINT_OF_OPERATOR: &str = "s3EndpointOfOperator";
     pub(crate) const FORCE_PATH_STYLE: &str = "forcePathStyle";
     pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
     pub(crate) const IAM_CALLS_PER_SECOND: &str = "iamCallsPerSecond";
@@ -26,8 +27,16 @@ pub(crate) struct Endpoints {
     pub(crate) sts: Sts,
     pub(crate) addressing: Addressing,
     pub(crate) variants: Variants,
-    /// The most calls to IAM in a second; reads and changes count separately.
-    pub(crate) iam_calls_per_second: Option<u32>,
+    pub(crate) iam_ceilings: Ceilings,
+}
+
+/// The most calls to IAM of an account in a second; reads and changes count separately.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ceilings {
+    /// For all calls of this process.
+    pub(crate) of_operator: Option<u32>,
+    /// For those of the classes with this ceiling.
+    pub(crate) of_class: Option<u32>,
 }
 
 impl Endpoints {
@@ -116,7 +125,10 @@ impl<'a> Target<'a> {
         let url = |noted: Option<&str>, environment: &Option<EndpointUrl>| {
             noted.or(environment.as_ref().map(EndpointUrl::as_str)).map(str::to_owned)
         };
-        let s3 = url(endpoint.url.as_deref(), &environment.s3);
+        // That of AWS may change while the claim exists, like that of IAM.
+        let of_operator = noted(state::S3_ENDPOINT_OF_OPERATOR) == Some("true");
+        let s3_now = environment.s3.clone().filter(|url| !of_operator || is_host_of_aws(url.host()));
+        let s3 = url(endpoint.url.as_deref().filter(|_| !of_operator), &s3_now);
         let iam = url(noted(state::IAM_ENDPOINT), &environment.iam);
         let is_of_environment =
             |url: &Option<String>, ours: &Option<EndpointUrl>| url.as_deref() == ours.as_ref().map(EndpointUrl::as_str);
@@ -143,13 +155,10 @@ impl<'a> Target<'a> {
                     _ => Addressing::Host,
                 },
                 variants: environment.variants,
-                iam_calls_per_second: [
-                    noted(state::IAM_CALLS_PER_SECOND).and_then(|calls| calls.parse().ok()),
-                    environment.iam_calls_per_second,
-                ]
-                .into_iter()
-                .flatten()
-                .min(),
+                iam_ceilings: Ceilings {
+                    of_operator: environment.iam_calls_per_second,
+                    of_class: noted(state::IAM_CALLS_PER_SECOND).and_then(|calls| calls.parse().ok()),
+                },
             },
             user: user.as_deref().map(|name| UserSpec {
                 name,
@@ -210,6 +219,19 @@ mod tests {
             let endpoints = Target::of(&record, environment).endpoints;
             assert_eq!((endpoints.iam.as_deref(), endpoints.sts), (iam, Sts::Aws));
         }
+        let s3_at = |url: &'static str| {
+            Environment::read(move |name| (name == "AWS_ENDPOINT_URL_S3").then(|| url.to_owned())).unwrap()
+        };
+        let (one, other) = ("https://s3.vpce-1.s3.us-west-1.vpce.amazonaws.com", "https://s3.us-west-1.amazonaws.com");
+        let s3 = |class: &[(&str, &str)], environment: &Environment| {
+            let record = planned_as(crate::testing::record(), planned(class, &s3_at(one)));
+            Target::of(&record, environment).endpoints.s3
+        };
+        for (environment, url) in [(s3_at(one), Some(one)), (s3_at(other), Some(other)), (aws.clone(), None)] {
+            assert_eq!(s3(&[], &environment).as_deref(), url);
+            assert_eq!(s3(&[("s3Endpoint", one)], &environment).as_deref(), Some(one));
+        }
+        assert_eq!(s3(&[], &proxied), None, "another store does not have its buckets");
         // Each is asked about its own keys only.
         let aws_hosts = [("s3Endpoint", "https://s3.us-west-1.amazonaws.com"), ("iamEndpoint", private)];
         assert_eq!(sts(&aws_hosts, &proxied), Sts::Aws);
@@ -268,9 +290,12 @@ mod tests {
                     fips: false,
                     dual_stack: false,
                 },
-                iam_calls_per_second: Some(
-                    5,
-                ),
+                iam_ceilings: Ceilings {
+                    of_operator: None,
+                    of_class: Some(
+                        5,
+                    ),
+                },
             },
             Some(
                 UserSpec {

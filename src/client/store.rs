@@ -15,11 +15,11 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use tokio::time::sleep;
 
-use crate::class::target::Endpoints;
+use crate::class::target::{Ceilings, Endpoints};
 use crate::client::account::Account;
 use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, Service, observe};
 use crate::client::error::Error;
-use crate::client::limiter::{Backoff, Limiters};
+use crate::client::limiter::{Backoff, Limiter, Limiters};
 use crate::client::quota::Quotas;
 use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
@@ -94,16 +94,14 @@ impl Store {
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
         let scope = self.scope(operation, &resource);
-        // Classes with another ceiling do not wait for this one's turns.
-        let ceiling = self.endpoints.iam_calls_per_second.filter(|_| operation.service() == Service::Iam);
-        let paced = ceiling.map(|ceiling| self.limiters.of(format!("{scope} {ceiling}")));
+        let ceilings = self.ceilings(operation, &scope);
         let limiter = self.limiters.of(scope);
         let (mut backoff, mut retries) = (Backoff::default(), 0..RETRIES);
         loop {
-            let _turn = match &paced {
-                Some(paced) => Some(paced.acquire(ceiling).await),
-                None => None,
-            };
+            let mut turns = Vec::with_capacity(ceilings.len());
+            for (limiter, ceiling) in &ceilings {
+                turns.push(limiter.acquire(Some(*ceiling)).await);
+            }
             let sent = limiter.acquire(None).await;
             let began = sent.at;
             let answer = self.call_once(operation, resource.clone(), Box::pin(send())).await;
@@ -183,6 +181,17 @@ impl Store {
                 format!("S3 {s3:?} {resource} {deletes}")
             }
         }
+    }
+
+    /// The ceilings of a call, each with its limiter: that of its class first, for which other classes need not wait.
+    fn ceilings(&self, operation: Operation, scope: &str) -> Vec<(Arc<Limiter>, u32)> {
+        let Ceilings { of_class, of_operator } = self.endpoints.iam_ceilings;
+        let is_iam = operation.service() == Service::Iam;
+        let both = [("class", of_class), ("operator", of_operator)].into_iter().filter(|_| is_iam);
+        let limiter = |(whose, ceiling): (&str, Option<u32>)| {
+            Some((self.limiters.of(format!("{scope} {whose} {}", ceiling?)), ceiling?))
+        };
+        both.filter_map(limiter).collect()
     }
 
     /// Fails without a call if the account is known to have no room for what the operation creates.

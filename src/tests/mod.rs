@@ -4,7 +4,9 @@
 
 mod delete;
 mod emptying;
+mod endpoints;
 mod foreign;
+mod inventory;
 mod policies;
 mod probe;
 mod provision;

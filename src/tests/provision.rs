@@ -8,12 +8,13 @@ use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
 use super::probe::{listed, no_such_key};
+use crate::class::environment::Environment;
 use crate::testing::*;
 use bucket_provisioner::store::{Failure, FailureClass, Probe, Record};
 
 const USER: [&str; 3] = ["CreateUser", "PutUserPolicy", "CreateAccessKey"];
 
-fn user_is_made() -> Vec<(&'static str, Answer)> {
+pub(super) fn user_is_made() -> Vec<(&'static str, Answer)> {
     vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", ok("")), ("CreateAccessKey", access_key())]
 }
 
@@ -322,6 +323,23 @@ async fn a_class_with_a_ceiling_lets_no_other_class_wait() {
     let since = Instant::now();
     stage.provision(&numbered(2)).await.unwrap();
     assert!(since.elapsed() < Duration::from_millis(100), "{:?}", since.elapsed());
+}
+
+/// That of a class counts beside it, not instead.
+#[tokio::test(start_paused = true)]
+async fn the_ceiling_of_the_operator_holds_for_all_classes() {
+    let environment = Environment { iam_calls_per_second: Some(2), ..Environment::default() };
+    let buckets = || [("CreateBucket", ok(""))];
+    let answers = buckets().into_iter().chain(user_is_made()).chain(buckets()).chain(user_is_made());
+    let stage = Stage::in_environment(environment, answers);
+    let mut slow = numbered(1);
+    slow.plan.state.insert("iamCallsPerSecond".into(), "1".into());
+    let (fast, since) = (numbered(2), Instant::now());
+    let (first, second) = tokio::join!(stage.provision(&slow), stage.provision(&fast));
+    first.unwrap();
+    second.unwrap();
+    // Six changes, two a second.
+    assert!(since.elapsed() >= Duration::from_millis(2400), "{:?}", since.elapsed());
 }
 
 /// There CreateBucket does not tell whether the bucket is new, so without tags nothing would.

@@ -43,6 +43,17 @@ async fn a_user_is_deleted_in_five_calls_keys_first() {
     assert_eq!(stage.calls(), FAST);
 }
 
+/// Three changes, beside two reads.
+#[tokio::test(start_paused = true)]
+async fn reads_of_iam_take_no_turns_of_changes() {
+    let stage = Stage::answering(user_is_deleted());
+    let mut slow = record();
+    slow.plan.state.insert("iamCallsPerSecond".into(), "1".into());
+    let since = tokio::time::Instant::now();
+    stage.revoke(&slow, None).await.unwrap();
+    assert!((1900..2500).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
+}
+
 #[tokio::test]
 async fn a_missing_user_counts_as_removed() {
     let stage = without_user([]);

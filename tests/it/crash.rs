@@ -51,7 +51,7 @@ const fn sharing_keys(step: Step) -> Flow {
 #[case::edited_before_it_was_bound(Flow::of(Kind::Named, Step::Edit(CORRUPTION)))]
 #[tokio::test]
 async fn all_is_well_wherever_the_operator_was_killed(#[case] flow: Flow) {
-    crash_everywhere(flow, Pace::AtOnce, &async |_| AwsBackend::at(Store::aws(), None)).await;
+    crash_everywhere(flow, Pace::AtOnce, &async |_| AwsBackend::at(Store::aws(), Some(Strictness::PROMPT))).await;
 }
 
 #[rstest]

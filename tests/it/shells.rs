@@ -1,9 +1,11 @@
-//! The program in a shell: as a plugin of kubectl, completed, and with a manual page.
+//! Claims and the program in a shell: waited for by kubectl, as its plugin, completed, and with a manual page.
 
 use std::process::Output;
 
+use serde_json::json;
 use tokio::process::Command;
 
+use crate::support::operator::{Kind, Operator};
 use crate::support::terminal::Terminal;
 use crate::support::tool::Folder;
 use crate::support::{World, needed};
@@ -44,6 +46,33 @@ async fn kubectl_finds_the_plugin_and_it_shows_claims() {
     assert!(help.contains("Usage: kubectl obc") && help.contains("run ") && help.contains("orphans"), "{help}");
     let missing = kubectl(&["--context", "missing"]).await;
     assert!(!missing.status.success() && text(&missing.stderr).contains("missing"), "{missing:?}");
+}
+
+#[tokio::test]
+async fn kubectl_waits_for_a_claim_that_was_replaced() {
+    let world = World::new().await;
+    let spec = json!({ "storageClassName": world.class("greenfield").await, "generateBucketName": "photos" });
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("photos", spec.clone()).await;
+    let folder = Folder::new(&world.unique("manifest"));
+    let manifest = folder.0.join("photos.json");
+    let (version, kind) = ("objectbucket.io/v1alpha1", "ObjectBucketClaim");
+    let claim = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "photos" }, "spec": spec });
+    std::fs::write(&manifest, claim.to_string()).unwrap();
+    let wait = ["wait", "obc/photos", "--for=condition=Ready", "--timeout=30s"];
+    let null = r#"{"spec":{"bucketName":null}}"#;
+    for args in [
+        &wait[..],
+        &["replace", "-f", manifest.to_str().unwrap()],
+        &wait,
+        &["patch", "obc", "photos", "--type=merge", "-p", null],
+        &wait,
+    ] {
+        let mut kubectl = Command::new(format!("{}/kubectl", needed("KUBEBUILDER_ASSETS")));
+        kubectl.env("KUBECONFIG", needed("KUBECONFIG")).args(["--namespace", &world.namespace]);
+        let done = kubectl.args(args).output().await.unwrap();
+        assert!(done.status.success(), "{args:?}: {done:?}");
+    }
 }
 
 #[tokio::test]

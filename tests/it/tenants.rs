@@ -1,6 +1,6 @@
 //! What admins allow tenants, and what tenants learn of each other.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aws_sdk_s3::types::{ObjectCannedAcl, Tag, Tagging};
 use bucket_provisioner::api::{ConditionStatus, ObjectBucketClaim};
@@ -13,6 +13,11 @@ use serde_json::{Value, json};
 use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
 use crate::support::proxy::{Gate, Verdict};
 use crate::support::{World, condition, ready, seen};
+
+/// The changes that a claim needs in IAM.
+const USER: [&str; 3] = ["CreateUser", "PutUserPolicy", "CreateAccessKey"];
+const THROTTLED: &str =
+    "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>";
 
 async fn patch(world: &World, claim: &str, patch: Value) {
     world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -294,6 +299,34 @@ async fn refused_provisioning_keys_are_tried_by_one_claim_at_a_time() {
     }
 }
 
+/// Whatever the operator's rate: others of the account use it up.
+#[tokio::test]
+async fn claims_are_bound_though_every_third_change_is_refused() {
+    const CLAIMS: usize = 10;
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let mut changes = 0;
+    world.aws.inject(move |call| {
+        let is_change = USER.contains(&call.name.as_str());
+        changes += usize::from(is_change);
+        if is_change && changes % 3 == 0 { Verdict::Answer(400, THROTTLED.to_owned()) } else { Verdict::Pass }
+    });
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    for number in 0..CLAIMS {
+        world.claim(&format!("photos-{number}"), &class).await;
+    }
+    let all = async {
+        for number in 0..CLAIMS {
+            world.wait_bound(&format!("photos-{number}")).await;
+        }
+    };
+    // That is the promise.
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("all are bound within a minute");
+    let changes = world.aws.names().into_iter().filter(|name| USER.contains(&name.as_str())).count();
+    // Three for each claim, and one of three is refused.
+    assert!((44..=60).contains(&changes), "{changes}: {:?}", world.aws.names());
+}
+
 /// They report that they wait; claims of other accounts do not.
 #[tokio::test]
 async fn a_rate_limited_account_serves_claims_in_a_queue() {
@@ -303,14 +336,12 @@ async fn a_rate_limited_account_serves_claims_in_a_queue() {
     // One call to IAM a second.
     let mut room = (1.0, Instant::now());
     neighbour.aws.inject(move |call| {
-        if !["CreateUser", "PutUserPolicy", "CreateAccessKey"].contains(&call.name.as_str()) {
+        if !USER.contains(&call.name.as_str()) {
             return Verdict::Pass;
         }
         room = ((room.0 + room.1.elapsed().as_secs_f64()).min(2.0), Instant::now());
         if room.0 < 1.0 {
-            let throttled =
-                "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>";
-            return Verdict::Answer(400, throttled.to_owned());
+            return Verdict::Answer(400, THROTTLED.to_owned());
         }
         room.0 -= 1.0;
         Verdict::Pass

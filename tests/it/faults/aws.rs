@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::{Case, Nth, enumerate, run_all};
-use crate::support::aws_proxy::Aws;
+use crate::support::aws_proxy::{Aws, Strictness};
 use crate::support::operator::Operator;
 use crate::support::proxy::{Call, Proxy, Verdict};
 use crate::support::{World, aws_url, ready, seen};
@@ -163,6 +163,7 @@ impl<'a> Cell<'a> {
     /// Everything that the flow begins with.
     async fn prepare(world: &'a World, name: String, flow: Flow) -> Self {
         let aws = Proxy::start(Aws::at(&aws_url())).await;
+        aws.upstream().strict(Strictness::PROMPT);
         world.owner_secret(&format!("{name}-owner"), &OWNER).await;
         let archive = world.unique(&name);
         let mut parameters = vec![

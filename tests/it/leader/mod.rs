@@ -5,19 +5,21 @@ mod stage;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
+use hyper::Response;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::SignedDuration;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use operator_runtime::lease;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::operator::{Binary, send_signal};
 use crate::support::proxy::Verdict;
-use crate::support::{PATIENCE, World, seen};
+use crate::support::{PATIENCE, World, ready, seen};
 
 use stage::{QUICK, SLOW, Stage, count, now, seconds, time};
 
@@ -250,6 +252,50 @@ async fn operators_of_different_provisioners_work_side_by_side() {
     assert_eq!(names, [here.lease_name(), there.lease_name()].into());
 }
 
+/// A snapshot of etcd is restored under it, which one of its two leases shows first.
+#[rstest]
+#[case::the_lease_of_its_installation(None)]
+#[case::the_lease_of_the_cluster(Some(lease::CLUSTER_NAMESPACE))]
+#[tokio::test]
+async fn a_process_serves_claims_again_in_a_restored_cluster(#[case] namespace: Option<&str>) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let args = [&["--leader-elect", "--lease-namespace", &world.namespace], &QUICK[..]].concat();
+    let operator = Binary::start(&world, &args, &[]);
+    world.claim("a", &class).await;
+    world.wait_bound("a").await;
+    let leases = format!("/namespaces/{}/leases/", namespace.unwrap_or(&world.namespace));
+    let mut is_restored = false;
+    world.kubernetes.inject(move |call| {
+        if is_restored || call.name != "update leases" || !call.target.contains(&leases) {
+            return Verdict::Pass;
+        }
+        is_restored = true;
+        Verdict::Distort(with_an_early_version)
+    });
+    operator.wait_log("the cluster was set back to an earlier state").await;
+
+    world.claim("b", &class).await;
+    world.wait_bound("b").await;
+    let edit = json!({ "spec": { "additionalConfig": { "color": "red" } } });
+    let edited = world.claims().patch("a", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+    let is_observed =
+        |claim: &_| ready(claim).and_then(|ready| ready.observed_generation) == edited.metadata.generation;
+    world.wait_claim("a", "observed as it was edited", is_observed).await;
+    let log = operator.log();
+    assert_eq!(log.matches("was set back").count(), 1, "{log}");
+    assert_eq!(log.matches("serving claims").count(), 2, "{log}");
+}
+
+/// An answer with an object as it was before everything else.
+fn with_an_early_version(answer: Response<Bytes>) -> Response<Bytes> {
+    answer.map(|body| {
+        let mut object: Value = serde_json::from_slice(&body).unwrap();
+        object["metadata"]["resourceVersion"] = json!("1");
+        object.to_string().into()
+    })
+}
+
 /// Its log names the one that serves, and it serves when that one has been uninstalled.
 #[tokio::test]
 async fn of_two_installations_in_different_namespaces_one_serves() {
@@ -305,7 +351,7 @@ async fn a_problem_with_the_lease_is_logged_once_with_its_remedy() {
     candidate.wait_called("get leases", tries + 5).await;
     let log = candidate.binary.log();
     assert_eq!(lines("leases is forbidden"), 1, "{log}");
-    assert!(log.contains("deploy/operator.yaml"), "{log}");
+    assert!(log.contains("what the command `rbac` prints"), "{log}");
     assert_eq!(lines("serving claims"), 0, "{log}");
 
     candidate.kubernetes().leave_alone();

@@ -369,8 +369,8 @@ impl HttpConnector for CannedStore {
         let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
         let operation = operation(&request, &body);
         let host = request.uri().split('/').nth(2).unwrap_or_default().to_owned();
-        let credential = request.headers().get("authorization").unwrap_or_default().split('/');
-        let region = credential.skip(2).next().unwrap_or_default().to_owned();
+        let mut credential = request.headers().get("authorization").unwrap_or_default().split('/');
+        let region = credential.nth(2).unwrap_or_default().to_owned();
         self.addressed.lock().unwrap().push((operation.clone(), host, region));
         let mut answers = self.answers.lock().unwrap();
         let answer = answers.iter().position(|(asked, _)| *asked == operation).map(|at| answers.remove(at).1);

@@ -52,10 +52,11 @@ async fn claims_work_with_crds_of_others(#[case] text: &str) {
     assert!(note.contains("missing"), "{note}");
     world.wait_claim("unbindable", "reported", |claim| phase(claim) == Some(ClaimPhase::Pending)).await;
 
-    for claim in CLAIMS.into_iter().chain(["unbindable"]) {
-        let reports = status_writes(&world, claim);
-        assert!((1..=2).contains(&reports), "{claim} is reported {reports} times: Provisioning, and how that ended");
-    }
+    // Provisioning, and how that ended. Where each write raises the generation, the first one shows that, and is corrected.
+    let reports = CLAIMS.into_iter().chain(["unbindable"]).map(|claim| status_writes(&world, claim));
+    let reports: Vec<_> = reports.collect();
+    let corrected = reports.iter().filter(|reports| **reports == 3).count();
+    assert!(corrected <= 1 && reports.iter().all(|reports| (1..=3).contains(reports)), "{reports:?}");
 
     serve(&world, &greenfield, "before").await;
     let before = versions(&world).await;

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::store::{Observer, Permit, Start};
+use operator_runtime::kubernetes::field_manager;
 
-/// Longest name of a field manager, in characters.
-const FIELD_MANAGER_MAX: usize = 128;
+use crate::store::{Observer, Permit, Start};
 
 /// The settings of a controller.
 #[derive(Debug, Clone)]
@@ -43,7 +42,7 @@ impl Options {
     pub fn new(provisioner_name: impl Into<String>) -> Self {
         let provisioner_name = provisioner_name.into();
         Self {
-            field_manager: provisioner_name.chars().take(FIELD_MANAGER_MAX).collect(),
+            field_manager: field_manager(&provisioner_name),
             provisioner_name,
             namespace: None,
             concurrency: Self::DEFAULT_CONCURRENCY,

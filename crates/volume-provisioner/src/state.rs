@@ -21,6 +21,7 @@ use super::options::Options;
 use super::wire;
 use crate::metrics::Volumes;
 use operator_runtime::engine::{Claimed, Inputs, Remembered, Schedule, Table, Workers};
+use operator_runtime::kubernetes::field_manager;
 
 /// How many classes can have all their workers at the same time.
 const CLASSES_AT_ONCE: usize = 4;
@@ -34,9 +35,6 @@ const EVENT_KEPT: Duration = Duration::from_secs(50 * 60);
 const RACES: u32 = 3;
 /// Failed verbs that are retried without a pause between them.
 const BURST: u32 = 100;
-
-/// Longest name of a field manager, in characters.
-const FIELD_MANAGER: usize = 128;
 
 /// Shared by all reconciles.
 pub(crate) struct Context<P> {
@@ -90,7 +88,7 @@ impl<P> Context<P> {
 
     /// For a patch: `managedFields` show who has written.
     pub(crate) fn patches(&self) -> PatchParams {
-        let name = self.options.provisioner_name.chars().take(FIELD_MANAGER).collect();
+        let name = field_manager(&self.options.provisioner_name);
         PatchParams { field_manager: Some(name), ..PatchParams::default() }
     }
 

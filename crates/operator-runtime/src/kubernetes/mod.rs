@@ -5,3 +5,9 @@ pub mod answers;
 pub mod events;
 pub mod pages;
 pub mod watch;
+
+/// The name with which an operator writes, if it has no other: that of its provisioner, no longer than the API server accepts.
+pub fn field_manager(provisioner_name: &str) -> String {
+    const LONGEST: usize = 128;
+    provisioner_name.chars().take(LONGEST).collect()
+}

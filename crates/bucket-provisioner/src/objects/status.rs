@@ -81,7 +81,9 @@ async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatu
     match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &ctx.field_manager.merges(), &patch).await {
         Ok(written) => {
             ctx.memory.wrote(&claim.id, written.meta().resource_version.as_deref());
-            if version == claim.resource_version {
+            // A write that changes nothing raises nothing.
+            let changed = written.meta().resource_version != version;
+            if changed && version == claim.resource_version {
                 ctx.conditions.generation(claim.generation, written.meta().generation);
             }
             if let Ok(written) = &written.0 {

@@ -364,8 +364,9 @@ impl<'a> Cell<'a> {
 
     /// Waits until the claim reports a failure; returns the reason.
     async fn failure(&self) -> String {
-        let in_order = |reason: &str| ["Bound", "AdoptionNeeded", "Removing", "Rejected"].contains(&reason);
-        let in_the_way = |claim: &_| ready(claim).is_some_and(|ready| !in_order(&ready.reason));
+        // KubernetesError: the API server was busy, and the next attempt meets the fault.
+        let others = ["Bound", "AdoptionNeeded", "Removing", "Rejected", "KubernetesError"];
+        let in_the_way = |claim: &_| ready(claim).is_some_and(|ready| !others.contains(&ready.reason.as_str()));
         // A call is repeated for half a minute that is refused for its rate.
         let _ = seen(&self.world.claims(), &self.claim, |claim| claim.is_some_and(in_the_way)).await;
         let claim = self.world.wait_claim(&self.claim, "reported with a reason", in_the_way).await;

@@ -306,7 +306,9 @@ async fn of_two_installations_in_different_namespaces_one_serves() {
     let namespace = serde_json::from_value(json!({ "metadata": { "name": other } })).unwrap();
     namespaces.create(&PostParams::default(), &namespace).await.unwrap();
     let install = |namespace: &str| {
-        let args = [&["--leader-elect", "--lease-namespace", namespace], &QUICK[..]].concat();
+        // Longer than a busy API server takes to answer: both serve the claims of all namespaces.
+        let times = ["--lease-duration=20s", "--lease-renew-deadline=15s", "--lease-retry-period=1s"];
+        let args = [&["--leader-elect", "--lease-namespace", namespace], &times[..]].concat();
         Binary::start_with(&world, &world.kubeconfig(), &args, &[])
     };
     let first = install(&world.namespace);

@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn kubectl_finds_the_plugin_and_it_shows_claims() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let class = world.class("greenfield").await;
     world.claim("photos", &class).await;
     let folder = Folder::new(&world.unique("plugin"));

@@ -25,7 +25,7 @@ async fn remove_tags_of_user(world: &World, user: &str) {
 
 #[tokio::test]
 async fn bucket_and_user_are_listed_until_their_tags_are_removed() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
     let plan = forget(&world).await;
@@ -50,7 +50,7 @@ async fn bucket_and_user_are_listed_until_their_tags_are_removed() {
 
 #[tokio::test]
 async fn of_a_bucket_that_existed_before_only_the_user_is_listed() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let archive = world.unique("archive");
     world.account.create_bucket(&archive).await;
     let class = world.class_with("brownfield", "Retain", &[("bucketName", &archive)]).await;

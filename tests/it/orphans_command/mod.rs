@@ -70,7 +70,7 @@ async fn apply(world: &World, args: &[&str], answers: &str) -> Ended {
 /// And the listing changes nothing.
 #[tokio::test]
 async fn what_has_its_claim_is_no_orphan() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     // Claims come and go meanwhile: at no moment does one look orphaned.
@@ -111,7 +111,7 @@ async fn what_has_its_claim_is_no_orphan() {
 
 #[tokio::test]
 async fn an_orphan_is_removed_after_plan_and_confirmation() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     used.fill(&world).await;
     world.forget_object(&world.claims(), CLAIM).await;
@@ -154,7 +154,7 @@ async fn an_orphan_is_removed_after_plan_and_confirmation() {
 /// Claims of which that could not be checked are named.
 #[tokio::test]
 async fn a_bound_claim_without_its_bucket_is_listed() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let (class, retained) = (world.class("greenfield").await, world.class_with("retained", "Retain", &[]).await);
     let options = Operator::options(&world).with_resync(Duration::from_millis(500));
     let operator = Operator::with(&world, options);
@@ -212,7 +212,7 @@ async fn other_actions_need_no_confirmed_bucket_name(
     #[case] policy: &str,
     #[case] left: (bool, bool),
 ) {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, policy).await;
     used.fill(&world).await;
     world.forget_object(&world.claims(), CLAIM).await;
@@ -229,7 +229,7 @@ async fn other_actions_need_no_confirmed_bucket_name(
 /// An ObjectBucket is created from them first.
 #[tokio::test]
 async fn an_unrecorded_bucket_is_removed_by_its_tags() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     used.fill(&world).await;
     world.lose(CLAIM).await;
@@ -251,7 +251,7 @@ async fn an_unrecorded_bucket_is_removed_by_its_tags() {
 
 #[tokio::test]
 async fn a_user_without_its_bucket_is_revoked() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     world.lose(CLAIM).await;
     world.account.s3.delete_bucket().bucket(&used.bucket).send().await.unwrap();
@@ -268,7 +268,7 @@ async fn a_user_without_its_bucket_is_revoked() {
 
 #[tokio::test]
 async fn what_another_cluster_created_is_shown_and_left_alone() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     world.class("greenfield").await;
     let tagged = async |bucket: &str, cluster: Option<&str>| {
         world.account.create_bucket(bucket).await;
@@ -295,7 +295,7 @@ async fn what_another_cluster_created_is_shown_and_left_alone() {
 
 #[tokio::test]
 async fn an_orphan_that_gets_a_claim_after_the_plan_is_left_alone() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
     let mut tool = Tool::start(&world, &["orphans", "--apply", "--action", "remove", "--timeout", "5s"]);
@@ -311,7 +311,7 @@ async fn an_orphan_that_gets_a_claim_after_the_plan_is_left_alone() {
 
 #[tokio::test]
 async fn a_bucket_that_gets_content_after_the_plan_is_left_alone() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
     let mut tool = Tool::start(&world, &["orphans", "--apply", "--action", "remove", "--timeout", "5s"]);
@@ -327,7 +327,7 @@ async fn a_bucket_that_gets_content_after_the_plan_is_left_alone() {
 /// One that came back after the plan, under another name.
 #[tokio::test]
 async fn a_bucket_that_another_object_bucket_names_is_left_alone() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     let mut backup = world.back_up(CLAIM).await;
     world.lose(CLAIM).await;
@@ -345,7 +345,7 @@ async fn a_bucket_that_another_object_bucket_names_is_left_alone() {
 
 #[tokio::test]
 async fn what_a_restored_claim_may_wait_for_is_deleted_only_by_name() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
     world.claim(CLAIM, &used.class).await;
@@ -362,7 +362,7 @@ async fn what_a_restored_claim_may_wait_for_is_deleted_only_by_name() {
 
 #[tokio::test]
 async fn a_claim_without_its_object_bucket_is_shown_with_the_remedy() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.records(), &used.record).await;
     let (code, found) = found(&world).await;
@@ -377,7 +377,7 @@ async fn a_claim_without_its_object_bucket_is_shown_with_the_remedy() {
 
 #[tokio::test]
 async fn without_an_operator_the_tool_reports_it_and_gives_up() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
     let refused = apply(&world, &["--action", "revoke", "--yes"], "").await;
@@ -396,7 +396,7 @@ async fn without_an_operator_the_tool_reports_it_and_gives_up() {
 /// While an operator holds the lease.
 #[tokio::test]
 async fn a_script_removes_without_confirmation() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     used.fill(&world).await;
     world.forget_object(&world.claims(), CLAIM).await;

@@ -10,7 +10,7 @@ use crate::support::tool::Tool;
 
 #[tokio::test]
 async fn a_scheduled_deletion_is_done_early_only_by_name() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.claim(CLAIM, &class).await;

@@ -8,7 +8,7 @@ use crate::support::tool::Tool;
 /// It does not count as one without orphans.
 #[tokio::test]
 async fn a_store_that_cannot_be_read_is_an_error() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     world.class_with("broken", "Delete", &[("secretName", "missing")]).await;
     let ended = Tool::run(&world, &["orphans"], "").await;
     assert!(ended.code == 1 && ended.err.contains("missing"), "{ended:?}");
@@ -17,7 +17,7 @@ async fn a_store_that_cannot_be_read_is_an_error() {
 /// The class's Secret is of another account than the ObjectBuckets.
 #[tokio::test]
 async fn an_account_without_matching_credentials_is_named() {
-    let world = World::new().await;
+    let world = World::with_own_path().await;
     let used = Used::new(&world, "Delete").await;
     world.owner_secret("owner", &OTHERS_KEYS).await;
     let ended = Tool::run(&world, &["orphans", "--output", "json"], "").await;

@@ -118,6 +118,8 @@ pub(crate) struct World {
     pub(crate) store: Store,
     /// How the tests reach the cluster.
     cluster: Config,
+    /// The path of the users of its classes; empty for the default.
+    iam_path: String,
 }
 
 impl Deref for World {
@@ -139,6 +141,13 @@ impl Drop for World {
 impl World {
     pub(crate) async fn new() -> Self {
         Self::at(Store::aws()).await
+    }
+
+    /// A world whose users have a path of their own: commands that list users find no others.
+    pub(crate) async fn with_own_path() -> Self {
+        let mut world = Self::new().await;
+        world.iam_path = format!("/aws-s3-provisioner/{}/", world.id);
+        world
     }
 
     /// A world whose AWS is this store.
@@ -169,7 +178,14 @@ impl World {
         let tokens = world.tokens().clone();
         let server = ApiServer::behind(operators, &tokens.operator).and(world.client.clone(), &tokens.admin);
         world.kubernetes = Proxy::start(server).await;
-        Self { cluster, world, aws: Proxy::start(Aws::at(&store.url)).await, account: Account::owner_of(&store), store }
+        Self {
+            cluster,
+            world,
+            aws: Proxy::start(Aws::at(&store.url)).await,
+            account: Account::owner_of(&store),
+            store,
+            iam_path: String::new(),
+        }
     }
 
     /// Writes a Secret into the world's namespace, or rewrites it.
@@ -191,6 +207,7 @@ impl World {
             ("secretNamespace", &self.namespace),
             ("s3Endpoint", &self.aws.url),
             ("iamEndpoint", &self.aws.url),
+            ("iamPath", &self.iam_path),
         ]
         .into_iter()
         .chain(parameters.iter().copied())

@@ -121,8 +121,6 @@ pub(super) fn command(world: &World, folder: &Folder, args: &[&str]) -> Command 
     let mut command = Command::new(env!("CARGO_BIN_EXE_aws-s3-provisioner"));
     command.env_clear().args(args).arg("--kubeconfig").arg(folder.kubeconfig(world));
     command.args(["--provisioner-name", &world.provisioner, "--namespace", &world.namespace]);
-    // The account has the users of all tests, and the emulator no limit for them.
-    command.env("PROVISIONER_IAM_CALLS_PER_SECOND", "1000");
     command
 }
 

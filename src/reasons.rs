@@ -22,6 +22,7 @@ bucket_provisioner::reasons! {
         CREDENTIALS_REFUSED = "CredentialsRefused": "AWS does not know the access key, or its signature is wrong", "put a valid key into the Secret; check the node's clock";
         CREDENTIALS_EXPIRED = "CredentialsExpired": "the session of the provisioning credentials has expired", "renew the Secret";
         CREDENTIALS_UNAVAILABLE = "CredentialsUnavailable": "the class names no Secret, and the operator has no AWS identity; the message has the innermost cause", "give the operator's pod an identity, or name a Secret";
+        OWNER_ROLE_REFUSED = "OwnerRoleRefused": "AWS does not let the operator, or the keys in `secretName`, assume the role of `ownerRole`", "correct the trust policy of the role or its external id, and allow `sts:AssumeRole`; [Buckets in another account](admin-guide.md#buckets-in-another-account)";
         ACCESS_DENIED = "AccessDenied": "the provisioning credentials lack a permission, which the message names", "allow it; [the provisioning policy](security.md#provisioning-policy) allows everything that claims need. If it requires a permissions boundary, the class has to name it";
         QUOTA_EXCEEDED = "QuotaExceeded": "there are too many buckets, users or the like in the account", "raise the quota of buckets, or clean up; an account can have 5,000 users, and no more";
         USER_TAKEN = "UserTaken": "an IAM user of the claim's name exists without its tag", "delete that user";

@@ -310,8 +310,14 @@ impl Stage {
     /// The host to which the first call of an operation was sent, and the region for which it was signed.
     pub(crate) fn addressed(&self, operation: &str) -> (String, String) {
         let addressed = self.store.addressed.lock().unwrap();
-        let (_, host, region) = addressed.iter().find(|(called, ..)| called == operation).unwrap();
+        let (_, host, region, _) = addressed.iter().find(|(called, ..)| called == operation).unwrap();
         (host.clone(), region.clone())
+    }
+
+    /// For each call, the operation and the access key id that signed it.
+    pub(crate) fn signers(&self) -> Vec<(String, String)> {
+        let addressed = self.store.addressed.lock().unwrap();
+        addressed.iter().map(|(operation, .., key_id)| (operation.clone(), key_id.clone())).collect()
     }
 
     /// For each call about a bucket, the operation and the account that it named as the owner.
@@ -352,6 +358,9 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// For each call the operation, the host, the region of the signature, and the access key id.
+type Addressed = (String, String, String, String);
+
 type ExpectedOwners = Vec<(String, Option<String>)>;
 
 #[derive(Debug, Clone, Default)]
@@ -359,8 +368,7 @@ struct CannedStore {
     answers: Arc<Mutex<Vec<(&'static str, Answer)>>>,
     calls: Arc<Mutex<Vec<(String, String)>>>,
     owners: Arc<Mutex<ExpectedOwners>>,
-    /// For each call the operation, the host, and the region of the signature.
-    addressed: Arc<Mutex<Vec<(String, String, String)>>>,
+    addressed: Arc<Mutex<Vec<Addressed>>>,
     delay: Arc<Mutex<Duration>>,
 }
 
@@ -370,8 +378,9 @@ impl HttpConnector for CannedStore {
         let operation = operation(&request, &body);
         let host = request.uri().split('/').nth(2).unwrap_or_default().to_owned();
         let mut credential = request.headers().get("authorization").unwrap_or_default().split('/');
-        let region = credential.nth(2).unwrap_or_default().to_owned();
-        self.addressed.lock().unwrap().push((operation.clone(), host, region));
+        let key_id = credential.next().and_then(|text| text.rsplit('=').next()).unwrap_or_default().to_owned();
+        let region = credential.nth(1).unwrap_or_default().to_owned();
+        self.addressed.lock().unwrap().push((operation.clone(), host, region, key_id));
         let mut answers = self.answers.lock().unwrap();
         let answer = answers.iter().position(|(asked, _)| *asked == operation).map(|at| answers.remove(at).1);
         if !body.starts_with("Action=") {

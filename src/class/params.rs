@@ -6,7 +6,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region};
+use crate::class::values::{
+    Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, OwnerRole, PolicyArn, Region,
+};
 use bucket_provisioner::store::parameter::{check, names_of, read, table_of, yes_or_no};
 use bucket_provisioner::store::{Parameter, ParameterError, Parameters, RawParameters, Record, SecretRef};
 
@@ -53,6 +55,13 @@ struct Raw {
     /// for all classes; the lower one counts.
     #[schemars(extend("default" = "none"))]
     iam_calls_per_second: Option<String>,
+    /// ARN of a role that the operator's own identity, or the keys in `secretName`, assume for each call of the class: for
+    /// [buckets in another account](admin-guide.md#buckets-in-another-account). Excludes `createBucketUser: "no"`.
+    #[schemars(extend("default" = "none"))]
+    owner_role: Option<String>,
+    /// The external id that the trust policy of `ownerRole` demands (`sts:ExternalId`).
+    #[schemars(extend("default" = "none"))]
+    owner_role_external_id: Option<String>,
 }
 
 /// The parameters of a class, checked.
@@ -76,6 +85,8 @@ pub struct ClassParameters {
     pub claimed_bucket: ClaimedBucket,
     /// The most calls to IAM in a second.
     pub iam_calls_per_second: Option<u32>,
+    /// The role that the provisioning credentials assume.
+    pub owner_role: Option<OwnerRole>,
 }
 
 impl Parameters for ClassParameters {
@@ -103,6 +114,11 @@ impl Parameters for ClassParameters {
         let common = written.common;
         let s3_endpoint = raw.s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
         let credentials = credentials(raw.create_bucket_user.as_deref(), common.owner_secret.as_ref())?;
+        let owner_role = OwnerRole::parse(raw.owner_role, raw.owner_role_external_id)?;
+        if credentials == CredentialsMode::ShareOwner && owner_role.is_some() {
+            let problem = "shares keys with apps, but the session of ownerRole is temporary";
+            return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
+        }
         if credentials == CredentialsMode::ShareOwner && common.rotate_keys_every().is_some() {
             let problem = "leaves claims without users, but rotateKeysEvery rotates the keys of users";
             return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
@@ -117,6 +133,7 @@ impl Parameters for ClassParameters {
             permissions_boundary: raw.permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
             claimed_bucket: claimed_bucket(raw.allow_claimed_bucket.as_deref(), common.bucket.is_some())?,
             iam_calls_per_second: raw.iam_calls_per_second.as_deref().map(calls_per_second).transpose()?,
+            owner_role,
         })
     }
 }
@@ -231,6 +248,26 @@ mod tests {
                 message(&[("permissionsBoundary", boundary)]),
                 "parameter permissionsBoundary is not the ARN of an IAM policy; write an ARN such as arn:aws:iam::123456789012:policy/bucket-users"
             );
+        }
+    }
+
+    #[test]
+    fn a_role_needs_an_arn_and_users() {
+        let arn = ("ownerRole", "arn:aws-cn:iam::123456789012:role/team/buckets");
+        let external_id = ("ownerRoleExternalId", "kept=by+us");
+        let role = parse(&[arn, external_id]).unwrap().owner_role.unwrap();
+        assert_eq!((role.arn.as_str(), role.external_id.as_deref()), (arn.1, Some("kept=by+us")));
+        for (entries, problem) in [
+            (&[("ownerRole", "buckets")][..], "parameter ownerRole is not the ARN of an IAM role; write"),
+            (&[("ownerRole", "arn:aws:iam::aws:role/x")], "parameter ownerRole is not the ARN of an IAM role; write"),
+            (&[arn, ("ownerRoleExternalId", "1")], "parameter ownerRoleExternalId is not 2 to 1,224 letters"),
+            (&[external_id], "parameter ownerRole is missing"),
+            (
+                &[arn, ("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")],
+                "parameter createBucketUser: \"no\" shares keys",
+            ),
+        ] {
+            assert!(message(entries).starts_with(problem), "{}", message(entries));
         }
     }
 

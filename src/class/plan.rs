@@ -34,9 +34,12 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     let s3_of_operator = environment.s3.as_ref().filter(|_| class.s3_endpoint.is_none());
     let is_of_aws = s3_of_operator.is_some_and(|url| is_host_of_aws(url.host()));
     note(state::S3_ENDPOINT_OF_OPERATOR, is_of_aws.then_some("true"));
+    let external_id = class.owner_role.as_ref().and_then(|role| role.external_id.as_deref());
+    note(state::OWNER_ROLE_EXTERNAL_ID, external_id);
     note(state::IAM_CALLS_PER_SECOND, class.iam_calls_per_second.map(|calls| calls.to_string()).as_deref());
     note(state::FORCE_PATH_STYLE, (class.addressing == Addressing::Path).then_some("true"));
     note(state::ALLOW_CLAIMED_BUCKET, (class.claimed_bucket == ClaimedBucket::Allowed).then_some("true"));
+    plan.owner.role = class.owner_role.as_ref().map(|role| role.arn.clone());
     plan
 }
 
@@ -93,7 +96,10 @@ pub(crate) mod tests {
                 region: "us-west-1",
                 url: None,
             },
-            owner_secret: None,
+            owner: OwnerRef {
+                secret: None,
+                role: None,
+            },
             user: Some(
                 "shop-photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950",
             ),

@@ -3,7 +3,7 @@
 use crate::class::environment::Environment;
 use crate::class::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
 use crate::class::region::{Variants, is_host_of_aws};
-use crate::class::values::{Addressing, ClaimedBucket, EndpointUrl};
+use crate::class::values::{Addressing, ClaimedBucket, EndpointUrl, OwnerRole};
 use bucket_provisioner::store::{Mode, Plan, Record};
 
 /// Keys of [`Plan::state`].
@@ -16,6 +16,7 @@ pub(crate) mod state {
     pub(crate) const FORCE_PATH_STYLE: &str = "forcePathStyle";
     pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
     pub(crate) const IAM_CALLS_PER_SECOND: &str = "iamCallsPerSecond";
+    pub(crate) const OWNER_ROLE_EXTERNAL_ID: &str = "ownerRoleExternalId";
 }
 
 /// The endpoints of calls. `None`: the default endpoint of AWS in the region.
@@ -110,6 +111,8 @@ pub(crate) struct UserSpec<'a> {
 pub(crate) struct Target<'a> {
     pub(crate) record: &'a Record,
     pub(crate) endpoints: Endpoints,
+    /// The role that the provisioning credentials assume.
+    pub(crate) owner_role: Option<OwnerRole>,
     /// `None`: the claim shares the provisioning credentials.
     pub(crate) user: Option<UserSpec<'a>>,
     /// ARN of the managed policy that the Go provisioner created for the user.
@@ -120,7 +123,7 @@ pub(crate) struct Target<'a> {
 
 impl<'a> Target<'a> {
     pub(crate) fn of(record: &'a Record, environment: &Environment) -> Self {
-        let Plan { endpoint, user, state, .. } = &record.plan;
+        let Plan { endpoint, owner, user, state, .. } = &record.plan;
         let noted = |key: &str| state.get(key).map(String::as_str).filter(|value| !value.is_empty());
         let url = |noted: Option<&str>, environment: &Option<EndpointUrl>| {
             noted.or(environment.as_ref().map(EndpointUrl::as_str)).map(str::to_owned)
@@ -160,6 +163,10 @@ impl<'a> Target<'a> {
                     of_class: noted(state::IAM_CALLS_PER_SECOND).and_then(|calls| calls.parse().ok()),
                 },
             },
+            owner_role: owner
+                .role
+                .clone()
+                .map(|arn| OwnerRole { arn, external_id: noted(state::OWNER_ROLE_EXTERNAL_ID).map(str::to_owned) }),
             user: user.as_deref().map(|name| UserSpec {
                 name,
                 path: noted(state::IAM_PATH).unwrap_or(DEFAULT_IAM_PATH),
@@ -269,10 +276,12 @@ mod tests {
             ("iamPath", "/team/"),
             ("permissionsBoundary", "arn:aws:iam::123456789012:policy/bound"),
             ("iamCallsPerSecond", "5"),
+            ("ownerRole", "arn:aws:iam::123456789012:role/buckets"),
+            ("ownerRoleExternalId", "id"),
         ];
         let record = planned_as(record(), ordinary(&class));
         let target = Target::of(&record, &Environment::default());
-        insta::assert_debug_snapshot!((&target.endpoints, target.user), @r#"
+        insta::assert_debug_snapshot!((&target.endpoints, target.owner_role, target.user), @r#"
         (
             Endpoints {
                 region: "eu-central-1",

@@ -125,13 +125,7 @@ pub struct PolicyArn(String);
 
 impl PolicyArn {
     pub(crate) fn parse(value: &str) -> Result<Self, ParameterError> {
-        let parts: Vec<&str> = value.splitn(6, ':').collect();
-        let is_arn = matches!(parts.as_slice(), ["arn", partition, "iam", "", account, resource]
-            if (*partition == "aws" || partition.starts_with("aws-"))
-                && (*account == "aws" || (account.len() == 12 && account.bytes().all(|b| b.is_ascii_digit())))
-                && resource.strip_prefix("policy/").is_some_and(|name| !name.is_empty() && !name.ends_with('/'))
-                && resource.bytes().all(|b| b.is_ascii_graphic()));
-        if is_arn {
+        if is_arn_of_iam(value, "policy/", &|account| account == "aws" || is_account(account)) {
             Ok(Self(value.to_owned()))
         } else {
             Err(ParameterError::Unshown {
@@ -146,6 +140,60 @@ impl PolicyArn {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The role that the provisioning credentials assume: `ownerRole` and `ownerRoleExternalId`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerRole {
+    /// Its ARN.
+    pub arn: String,
+    /// What its trust policy may demand (`sts:ExternalId`).
+    pub external_id: Option<String>,
+}
+
+impl OwnerRole {
+    /// `None`: no role is assumed.
+    pub(crate) fn parse(arn: Option<String>, external_id: Option<String>) -> Result<Option<Self>, ParameterError> {
+        let unshown = |name: &'static str, problem: &str, remedy: &'static str| ParameterError::Unshown {
+            name: name.into(),
+            problem: problem.to_owned(),
+            remedy: remedy.into(),
+        };
+        if arn.as_deref().is_some_and(|arn| !is_arn_of_iam(arn, "role/", &is_account)) {
+            let remedy = "write an ARN such as arn:aws:iam::123456789012:role/buckets";
+            return Err(unshown("ownerRole", "is not the ARN of an IAM role", remedy));
+        }
+        // AssumeRole, STS API reference.
+        let is_external_id = |id: &str| {
+            (2..=1224).contains(&id.len())
+                && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+=,.@:/-".contains(&byte))
+        };
+        if external_id.as_deref().is_some_and(|id| !is_external_id(id)) {
+            let problem = "is not 2 to 1,224 letters, digits and _+=,.@:/-";
+            return Err(unshown("ownerRoleExternalId", problem, "write what the trust policy of the role demands"));
+        }
+        match arn {
+            Some(arn) => Ok(Some(Self { arn, external_id })),
+            None if external_id.is_some() => {
+                Err(ParameterError::missing("ownerRole", "ownerRoleExternalId applies only to a role that is assumed"))
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+/// `arn:<partition>:iam::<account>:<kind><path and name>`.
+fn is_arn_of_iam(value: &str, kind: &str, is_owner: &dyn Fn(&str) -> bool) -> bool {
+    let parts: Vec<&str> = value.splitn(6, ':').collect();
+    matches!(parts.as_slice(), ["arn", partition, "iam", "", account, resource]
+        if (*partition == "aws" || partition.starts_with("aws-"))
+            && is_owner(account)
+            && resource.strip_prefix(kind).is_some_and(|name| !name.is_empty() && !name.ends_with('/'))
+            && resource.bytes().all(|b| b.is_ascii_graphic()))
+}
+
+fn is_account(value: &str) -> bool {
+    value.len() == 12 && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a claim gets access to a bucket that was created for another claim: `allowClaimedBucket`.

@@ -87,6 +87,7 @@ operations! {
     ListBuckets => "s3:ListAllMyBuckets",
     ListUsers => "iam:ListUsers",
     GetCallerIdentity => "sts:GetCallerIdentity",
+    AssumeRole => "sts:AssumeRole",
     // Only for an admin who examines an installation: claims do not need them.
     SimulatePrincipalPolicy => "iam:SimulatePrincipalPolicy",
     GetRole => "iam:GetRole",
@@ -140,7 +141,7 @@ impl Operation {
             O::DeleteBucket | O::ListBuckets | O::HeadBucket | O::ListAccessPoints => Service::Buckets,
             O::ListObjectsV2 | O::GetObject | O::ListObjectVersions | O::ListMultipartUploads => Service::Objects,
             O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => Service::Objects,
-            O::GetCallerIdentity => Service::Sts,
+            O::GetCallerIdentity | O::AssumeRole => Service::Sts,
             _ => Service::Iam,
         }
     }
@@ -161,6 +162,8 @@ pub enum Resource {
     User(String),
     /// An IAM policy, by ARN.
     Policy(String),
+    /// An IAM role, by ARN.
+    Role(String),
     /// The account of the credentials.
     Account,
 }
@@ -177,6 +180,10 @@ impl Resource {
     pub(crate) fn policy(arn: &str) -> Self {
         Self::Policy(arn.to_owned())
     }
+
+    pub(crate) fn role(arn: &str) -> Self {
+        Self::Role(arn.to_owned())
+    }
 }
 
 impl fmt::Display for Resource {
@@ -186,6 +193,7 @@ impl fmt::Display for Resource {
             Self::User(name) => write!(f, "user {name:?}"),
             // Without the account in the ARN.
             Self::Policy(arn) => write!(f, "policy {:?}", arn.rsplit('/').next().unwrap_or(arn)),
+            Self::Role(arn) => write!(f, "role {:?}", arn.rsplit('/').next().unwrap_or(arn)),
             Self::Account => f.write_str("the account"),
         }
     }
@@ -198,6 +206,8 @@ pub enum Identity {
     Ambient,
     /// The keys in the Secret that the class names.
     Secret(SecretRef),
+    /// The role that the class names, which one of these assumes.
+    Role,
     /// The keys issued to the claim.
     App,
 }
@@ -207,6 +217,7 @@ impl fmt::Display for Identity {
         match self {
             Self::Ambient => f.write_str("the operator's own AWS identity"),
             Self::Secret(reference) => write!(f, "the provisioning credentials in Secret {reference}"),
+            Self::Role => f.write_str("the role that the StorageClass names"),
             Self::App => f.write_str("the claim's own credentials"),
         }
     }
@@ -252,11 +263,16 @@ pub(crate) enum Cause {
 }
 
 /// A call that failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct CallError {
     pub(crate) call: Box<Call>,
     pub(crate) cause: Cause,
 }
+
+/// A call was not sent, because the role whose session signs it could not be assumed. The source of its error.
+#[derive(Debug, thiserror::Error)]
+#[error("the role was not assumed")]
+pub(crate) struct NotAssumed(pub(crate) CallError);
 
 impl CallError {
     /// The store's error code, or "" if there is none.
@@ -356,10 +372,16 @@ where
             Ok(answer)
         }
         Err(error) => {
-            let failed = CallError { cause: cause(&error), call: Box::new(call) };
-            failed.log();
-            failed.trace(&span);
-            Err(failed)
+            let not_assumed = sources(&error).find_map(|source| source.downcast_ref::<NotAssumed>());
+            if let Some(NotAssumed(error)) = not_assumed {
+                error.trace(&span);
+                Err(error.clone())
+            } else {
+                let failed = CallError { cause: cause(&error), call: Box::new(call) };
+                failed.log();
+                failed.trace(&span);
+                Err(failed)
+            }
         }
     };
     let outcome = answer.as_ref().err().map_or("ok", CallError::outcome);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
-use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_s3control as s3control;
@@ -22,19 +22,22 @@ use tokio::sync::OnceCell;
 
 use crate::class::region::{Variants, is_host_of_aws, partition, region_in};
 use crate::class::target::{Endpoints, Sts, Target};
-use crate::class::values::Addressing;
+use crate::class::values::{Addressing, OwnerRole};
 use crate::client::account::Account;
 use crate::client::call::Identity;
 use crate::client::http::Http;
 use crate::client::limiter::Limiters;
 use crate::client::owner::{Owner, StaticKeys};
 use crate::client::quota::Quotas;
+use crate::client::session::Session;
 use crate::client::store::Store;
 use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
 
 /// How many clients are kept: one for each owner and region in use. Others are recreated when needed.
 const KEPT: usize = 32;
+/// The same of sessions, which are small.
+const SESSIONS_KEPT: usize = 1000;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -47,8 +50,36 @@ pub(crate) struct Clients {
     quotas: Arc<Quotas>,
     /// Loaded once, when the first class needs it.
     ambient: OnceCell<SharedCredentialsProvider>,
-    /// The most recently used comes first. Never shown or logged, because it contains the keys.
-    kept: Mutex<VecDeque<(Key, Arc<Store>)>>,
+    /// Never shown or logged, because they contain keys.
+    kept: Kept<Key, Store>,
+    sessions: Kept<SessionKey, Session>,
+}
+
+/// What was used most recently comes first.
+struct Kept<K, V> {
+    entries: Mutex<VecDeque<(K, Arc<V>)>>,
+    most: usize,
+}
+
+impl<K: PartialEq, V> Kept<K, V> {
+    fn new(most: usize) -> Self {
+        Self { entries: Mutex::default(), most }
+    }
+
+    fn find(&self, key: &K) -> Option<Arc<V>> {
+        let mut entries = self.entries.lock();
+        let at = entries.iter().position(|(known, _)| known == key)?;
+        let entry = entries.remove(at)?;
+        let value = Arc::clone(&entry.1);
+        entries.push_front(entry);
+        Some(value)
+    }
+
+    fn keep(&self, key: K, value: Arc<V>) {
+        let mut entries = self.entries.lock();
+        entries.push_front((key, value));
+        entries.truncate(self.most);
+    }
 }
 
 #[derive(Clone, PartialEq)]
@@ -56,7 +87,17 @@ struct Key {
     /// `None` is the ambient identity.
     keys: Option<StaticKeys>,
     identity: Identity,
+    role: Option<OwnerRole>,
     endpoints: Endpoints,
+}
+
+/// What a session depends on. One of AWS is valid in every region of its partition.
+#[derive(Clone, PartialEq)]
+struct SessionKey {
+    keys: Option<StaticKeys>,
+    identity: Identity,
+    role: OwnerRole,
+    sts: Sts,
 }
 
 /// The clients of an app.
@@ -75,7 +116,8 @@ impl Clients {
             limiters: Arc::default(),
             quotas: Arc::default(),
             ambient: OnceCell::new(),
-            kept: Mutex::new(VecDeque::new()),
+            kept: Kept::new(KEPT),
+            sessions: Kept::new(SESSIONS_KEPT),
         }
     }
 
@@ -87,22 +129,50 @@ impl Clients {
     /// The clients of a record's owner.
     pub(crate) async fn store(&self, owner: &Owner, target: &Target<'_>) -> Arc<Store> {
         let Owner { identity, keys } = owner;
-        let key = Key { keys: keys.clone(), identity: identity.clone(), endpoints: target.endpoints.clone() };
-        if let Some(store) = self.find(&key) {
+        let Target { endpoints, owner_role: role, .. } = target;
+        let key =
+            Key { keys: keys.clone(), identity: identity.clone(), role: role.clone(), endpoints: endpoints.clone() };
+        if let Some(store) = self.kept.find(&key) {
             return store;
         }
-        let mut store = match keys {
-            Some(keys) => self.build(credentials(keys), Caching::Never, identity.clone(), &target.endpoints),
-            None => {
-                let ambient = self.ambient(&target.endpoints).await;
-                self.build(ambient, Caching::UntilExpiry, identity.clone(), &target.endpoints)
-            }
+        let (credentials, caching) = match keys {
+            Some(keys) => (credentials(keys), Caching::Never),
+            None => (self.ambient(endpoints).await, Caching::UntilExpiry),
         };
-        store.key_id = keys.as_ref().map(|keys| keys.id.clone());
-        store.session = keys.as_ref().is_some_and(|keys| keys.token.is_some());
+        let store = match role {
+            Some(role) => {
+                let session = self.session(owner, role, endpoints, (credentials, caching));
+                let provider: Arc<dyn ProvideCredentials> = session.clone();
+                let store = self.build(provider.into(), Caching::Never, Identity::Role, endpoints);
+                Store { role: Some(session), ..store }
+            }
+            None => Store {
+                key_id: keys.as_ref().map(|keys| keys.id.clone()),
+                session: keys.as_ref().is_some_and(|keys| keys.token.is_some()),
+                ..self.build(credentials, caching, identity.clone(), endpoints)
+            },
+        };
         let store = Arc::new(store);
-        self.keep(key, Arc::clone(&store));
+        self.kept.keep(key, Arc::clone(&store));
         store
+    }
+
+    /// The session of a role, for all regions.
+    fn session(
+        &self,
+        Owner { identity, keys }: &Owner,
+        role: &OwnerRole,
+        endpoints: &Endpoints,
+        (credentials, caching): (SharedCredentialsProvider, Caching),
+    ) -> Arc<Session> {
+        let (keys, identity, role, sts) = (keys.clone(), identity.clone(), role.clone(), endpoints.sts.clone());
+        let key = SessionKey { keys, identity, role, sts };
+        self.sessions.find(&key).unwrap_or_else(|| {
+            let sts = self.sts(credentials, caching, endpoints);
+            let session = Session::new(key.role.clone(), key.identity.clone(), sts, self.observer.clone());
+            self.sessions.keep(key, Arc::clone(&session));
+            session
+        })
     }
 
     /// Clients with an app's keys. They are used once, so they are not kept. Each call to S3 has its own connection.
@@ -114,21 +184,6 @@ impl Clients {
             s3: s3::Client::from_conf(s3.http_client(self.http.fresh.clone()).build()),
             sts: self.sts(keys, Caching::Never, endpoints),
         }
-    }
-
-    fn find(&self, key: &Key) -> Option<Arc<Store>> {
-        let mut kept = self.kept.lock();
-        let at = kept.iter().position(|(known, _)| known == key)?;
-        let entry = kept.remove(at)?;
-        let store = Arc::clone(&entry.1);
-        kept.push_front(entry);
-        Some(store)
-    }
-
-    fn keep(&self, key: Key, store: Arc<Store>) {
-        let mut kept = self.kept.lock();
-        kept.push_front((key, store));
-        kept.truncate(KEPT);
     }
 
     /// The SDK's default chain: environment, IRSA, Pod Identity, instance role.
@@ -181,6 +236,7 @@ impl Clients {
             identity,
             key_id: None,
             session: false,
+            role: None,
         }
     }
 
@@ -354,6 +410,6 @@ mod tests {
         for n in 0..2 * KEPT {
             clients.store(&owner(&n.to_string()), &target).await;
         }
-        assert_eq!(clients.kept.lock().len(), KEPT);
+        assert_eq!(clients.kept.entries.lock().len(), KEPT);
     }
 }

@@ -36,6 +36,12 @@ impl From<CallError> for Error {
 }
 
 fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>, region: Option<String>) -> Error {
+    if let (Operation::AssumeRole, Resource::Role(_), 403) = (call.operation, &call.resource, status)
+        && !is_about_credentials(&code)
+        && !is_throttling(&code)
+    {
+        return Error::OwnerRoleRefused { role: call.resource, identity: call.identity, message };
+    }
     if code == "AccessDenied" {
         return Error::AccessDenied { call, message };
     }
@@ -47,7 +53,7 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
     }
     let Call { operation, resource, identity, session } = *call;
     let bucket = || match &resource {
-        Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) => name.clone(),
+        Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) | Resource::Role(name) => name.clone(),
         Resource::Account => String::new(),
     };
     match (code.as_str(), status) {
@@ -115,7 +121,8 @@ fn is_about_quota(code: &str) -> bool {
     matches!(code, "LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException")
 }
 
-fn is_expired(code: &str) -> bool {
+/// Whether a code means that a session has ended.
+pub(crate) fn is_expired(code: &str) -> bool {
     matches!(code, "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
 }
 

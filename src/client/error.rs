@@ -34,6 +34,11 @@ pub enum Error {
         "the operator has no AWS credentials of its own ({}): give its pod an AWS identity, or name a Secret in the class", without_accounts(.problem)
     )]
     CredentialsUnavailable { problem: String },
+    /// The role of the class cannot be assumed.
+    #[error(
+        "AWS does not let {identity} assume {role}, which the StorageClass names: allow sts:AssumeRole to that identity, and check the trust policy of the role, and the external id in it against ownerRoleExternalId{}", aws_message(.message)
+    )]
+    OwnerRoleRefused { role: Resource, identity: Identity, message: Option<String> },
     /// The credentials are valid, but lack a permission.
     #[error("AWS denied {} on {} to {}: allow {}{}", call.operation, call.resource, call.identity, allow(.call), aws_message(.message))]
     AccessDenied { call: Box<Call>, message: Option<String> },

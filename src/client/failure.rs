@@ -53,6 +53,7 @@ impl Error {
             Self::CredentialsExpired { identity: Identity::Secret(_) } => (reasons::CREDENTIALS_EXPIRED, Terminal),
             Self::CredentialsExpired { .. } => (reasons::CREDENTIALS_EXPIRED, Retryable),
             Self::CredentialsUnavailable { .. } => (reasons::CREDENTIALS_UNAVAILABLE, Retryable),
+            Self::OwnerRoleRefused { .. } => (reasons::OWNER_ROLE_REFUSED, Terminal),
             Self::AccessDenied { .. } => (reasons::ACCESS_DENIED, Terminal),
             Self::Throttled { .. } => (reasons::THROTTLED, Retryable),
             Self::StoreUnreachable { .. } => (reasons::STORE_UNREACHABLE, Retryable),
@@ -109,7 +110,10 @@ impl Failure for Error {
             Self::CredentialsRefused { identity, .. } => *identity != Identity::App,
             error => matches!(
                 error,
-                Self::StoreUnreachable { .. } | Self::CredentialsExpired { .. } | Self::CredentialsUnavailable { .. }
+                Self::StoreUnreachable { .. }
+                    | Self::CredentialsExpired { .. }
+                    | Self::CredentialsUnavailable { .. }
+                    | Self::OwnerRoleRefused { .. }
             ),
         }
     }

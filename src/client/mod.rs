@@ -12,5 +12,6 @@ pub(crate) mod limiter;
 pub mod owner;
 pub(crate) mod quota;
 pub(crate) mod remedy;
+pub(crate) mod session;
 pub(crate) mod store;
 pub(crate) mod sts;

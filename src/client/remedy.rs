@@ -11,6 +11,9 @@ pub(crate) fn refused(identity: &Identity, operation: Operation, session: bool) 
     match identity {
         Identity::Ambient => "check the AWS identity of the operator's pod, and the node's clock",
         Identity::Secret(_) => "put a valid, active key there, and check the node's clock",
+        Identity::Role => {
+            "the operator assumes the role again; if it stays, check whether the role was deleted, and the node's clock"
+        }
         Identity::App => "check whether the key was deleted or deactivated, and the node's clock",
     }
 }
@@ -52,7 +55,7 @@ pub(crate) fn rejected(operation: Operation, code: &str) -> &'static str {
 /// What to do about a session that has expired. The operator's own identity renews itself.
 pub(crate) fn expired(identity: &Identity) -> &'static str {
     match identity {
-        Identity::Ambient | Identity::App => "retrying",
+        Identity::Ambient | Identity::Role | Identity::App => "retrying",
         Identity::Secret(_) => "put new keys there, or keys without a session token",
     }
 }

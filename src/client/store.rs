@@ -2,6 +2,7 @@
 //! throttled.
 
 use std::future::Future;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,9 +19,11 @@ use tokio::time::sleep;
 use crate::class::target::{Ceilings, Endpoints};
 use crate::client::account::Account;
 use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, Service, observe};
+use crate::client::codes::{is_about_credentials, is_expired};
 use crate::client::error::Error;
 use crate::client::limiter::{Backoff, Limiter, Limiters};
 use crate::client::quota::Quotas;
+use crate::client::session::Session;
 use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
 
@@ -57,6 +60,8 @@ pub(crate) struct Store {
     pub(super) key_id: Option<String>,
     /// Whether the Secret has a session token.
     pub(super) session: bool,
+    /// The session that signs, if the identity is a role.
+    pub(super) role: Option<Arc<Session>>,
 }
 
 impl Store {
@@ -96,7 +101,7 @@ impl Store {
         let scope = self.scope(operation, &resource);
         let ceilings = self.ceilings(operation, &scope);
         let limiter = self.limiters.of(scope);
-        let (mut backoff, mut retries) = (Backoff::default(), 0..RETRIES);
+        let (mut backoff, mut retries, mut is_renewed) = (Backoff::default(), 0..RETRIES, false);
         loop {
             let mut turns = Vec::with_capacity(ceilings.len());
             for (limiter, ceiling) in &ceilings {
@@ -109,6 +114,9 @@ impl Store {
             sent.answered(is_throttled);
             let repeats = match &answer {
                 Err(_) if is_throttled => backoff.wait().await,
+                Err(error) if self.role.is_some() && error.call.operation == operation && is_expired(error.code()) => {
+                    !mem::replace(&mut is_renewed, true)
+                }
                 Err(error) if operation.service() == Service::Objects && error.is_transient() => {
                     began.elapsed() < RETRIED && retries.next().is_some()
                 }
@@ -120,7 +128,7 @@ impl Store {
             if !repeats {
                 return answer;
             }
-            if !is_throttled {
+            if answer.is_err_and(|error| error.is_transient()) {
                 sleep(RETRY_WAIT).await;
             }
         }
@@ -139,7 +147,17 @@ impl Store {
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        observe(&self.observer, self.call_to(operation, resource), sent).await
+        let key_id = || self.role.as_ref().and_then(|session| session.key_id());
+        let before = key_id();
+        let answer = observe(&self.observer, self.call_to(operation, resource), sent).await;
+        if let (Err(error), Some(session)) = (&answer, &self.role)
+            && error.call.operation == operation
+            && is_about_credentials(error.code())
+        {
+            // Another call may have replaced the session meanwhile.
+            before.or_else(key_id).into_iter().for_each(|key_id| session.forget(&key_id));
+        }
+        answer
     }
 
     /// Counts objects that were deleted with their bucket.

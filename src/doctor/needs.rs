@@ -108,8 +108,8 @@ fn scope(operation: Operation, mode: Mode, has_user: bool) -> Option<Scope> {
         | O::ListServiceSpecificCredentials
         | O::DeleteServiceSpecificCredential
         | O::DeleteUser => has_user.then_some(Scope::User),
-        // Needs no permission.
-        O::GetCallerIdentity => None,
+        // Need no permission of these credentials.
+        O::GetCallerIdentity | O::AssumeRole => None,
         // Only for users that somebody put into a group, and for claims of the Go provisioner.
         O::RemoveUserFromGroup | O::ListPolicyVersions | O::DeletePolicyVersion | O::DeletePolicy => None,
         // Only for this examination.

@@ -53,7 +53,7 @@ pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe
 
 /// A claim without its own user shares the provisioning credentials.
 fn whose(target: &Target<'_>) -> Identity {
-    match (&target.user, &target.record.plan.owner_secret) {
+    match (&target.user, &target.record.plan.owner.secret) {
         (None, Some(secret)) => Identity::Secret(secret.clone()),
         _ => Identity::App,
     }

@@ -9,6 +9,7 @@ use crate::client::call::Operation;
 const PLAIN: &str = include_str!("../../docs/owner-iam-policy.json");
 const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
 const GROUPS: &str = include_str!("../../docs/owner-iam-policy-groups.json");
+const ROLES: &str = include_str!("../../docs/owner-iam-policy-roles.json");
 const GO_PROVISIONER: &str = include_str!("../../docs/owner-iam-policy-go-provisioner.json");
 const DOCTOR: &str = include_str!("../../docs/owner-iam-policy-doctor.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
@@ -48,6 +49,7 @@ fn the_provisioning_policies_allow_exactly_what_is_called() {
     // GetCallerIdentity needs no permission, and objects are read with the keys of apps.
     let needs_none = |operation| {
         matches!(operation, Operation::GetCallerIdentity | Operation::GetObject)
+            || operation == Operation::AssumeRole
             || OF_GO_PROVISIONER.contains(&operation)
             || OF_DOCTOR.contains(&operation)
     };
@@ -56,6 +58,7 @@ fn the_provisioning_policies_allow_exactly_what_is_called() {
         assert_eq!(with_effect(policy, "Allow"), called(|operation| !needs_none(operation) && !optional(operation)));
     }
     assert_eq!(with_effect(GROUPS, "Allow"), called(optional));
+    assert_eq!(with_effect(ROLES, "Allow"), called(|operation| operation == Operation::AssumeRole));
     // What it allows for the Go provisioner's users is in its other documents, too, but not for these users.
     let own = called(|operation| OF_GO_PROVISIONER.contains(&operation));
     let of_users: BTreeSet<_> = with_effect(GO_PROVISIONER, "Allow").difference(&own).cloned().collect();

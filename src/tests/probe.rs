@@ -1,7 +1,7 @@
 //! Probe: the keys of a claim are tried.
 
 use crate::testing::*;
-use bucket_provisioner::store::{AppCredentials, Failure, FailureClass, Probe, SecretRef};
+use bucket_provisioner::store::{AppCredentials, Failure, FailureClass, OwnerRef, Probe, SecretRef};
 
 fn issued() -> AppCredentials {
     AppCredentials::new("AKIANEW", "hunter2".into())
@@ -65,7 +65,7 @@ async fn a_bucket_that_existed_before_may_be_one_to_write_to_only() {
 async fn shared_credentials_report_their_missing_permission() {
     let mut record = record();
     record.plan.user = None;
-    record.plan.owner_secret = Some(SecretRef { namespace: "admin".into(), name: "owner".into() });
+    record.plan.owner = OwnerRef::of_secret(SecretRef { namespace: "admin".into(), name: "owner".into() });
     let stage = Stage::answering([listed(), ("GetObject", s3_error(403, "AccessDenied"))]);
     let error = stage.probe(&record, &issued()).await.unwrap_err();
     assert_eq!(error.reason(), "AccessDenied");

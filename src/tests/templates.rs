@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 const CLOUDFORMATION: &str = include_str!("../../deploy/aws/cloudformation.yaml");
 const IRSA: &str = include_str!("../../deploy/aws/irsa-trust-policy.json");
 const POD_IDENTITY: &str = include_str!("../../deploy/aws/pod-identity-trust-policy.json");
+const TRUSTED: &str = include_str!("../../deploy/aws/owner-role-trust-policy.json");
 const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
 
@@ -54,6 +55,9 @@ impl Template {
     fn is_true(&self, condition: &Value) -> bool {
         if let Some(inner) = condition.get("Fn::Not") {
             return !self.is_true(&inner[0]);
+        }
+        if let Some(all) = condition.get("Fn::And") {
+            return all.as_array().unwrap().iter().all(|condition| self.is_true(condition));
         }
         let equal = self.resolved(&condition["Fn::Equals"]);
         equal[0] == equal[1]
@@ -188,6 +192,28 @@ fn cloudformation_trusts_whom_the_trust_policies_trust() {
         let trust = Template::with(&[given]).property("Role", "AssumeRolePolicyDocument");
         assert_eq!(document_of(trust.as_str().unwrap()), document_of(wanted));
     }
+    assert!(Template::with(&[]).exists("Association"));
+}
+
+/// In the account of the buckets, and in that of the cluster.
+#[test]
+fn cloudformation_connects_two_accounts() {
+    let operator = "arn:aws:iam::111122223333:role/aws-s3-provisioner-my-cluster";
+    for given in [("ClusterName", "my-cluster"), ("ExternalId", "my-cluster")] {
+        let template = Template::with(&[("TrustedRoleArn", operator), given]);
+        assert_eq!(template.property("Role", "AssumeRolePolicyDocument"), document_of(TRUSTED));
+        assert!(!template.exists("Association") && !template.exists("RolesPolicy"));
+    }
+    let roles = ("OwnerRoleArns", "arn:aws:iam::444455556666:role/aws-s3-provisioner-my-cluster");
+    let template = Template::with(&[
+        roles,
+        ("OwnerPolicy", "arn:aws:iam::111122223333:policy/a"),
+        ("RolesPolicy", "arn:aws:iam::111122223333:policy/b"),
+    ]);
+    assert!(template.exists("RolesPolicy"));
+    assert_eq!(template.list(&json!({ "Ref": "OwnerRoleArns" })).len(), 1);
+    let policies = template.property("Role", "ManagedPolicyArns");
+    assert_eq!(policies.as_array().unwrap().len(), 2, "{policies}");
 }
 
 /// Without a subject any pod of the cluster could have the role, and without an audience any token.

@@ -40,6 +40,7 @@ mod orphans;
 mod orphans_command;
 mod outputs;
 mod owner_policy;
+mod owner_role;
 mod permissions;
 mod proxies;
 mod purge;

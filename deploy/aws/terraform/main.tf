@@ -11,11 +11,14 @@ locals {
   partition = data.aws_partition.current.partition
   region    = data.aws_region.current.region
   docs      = "${path.module}/../../../docs"
-  uses_irsa = var.oidc_provider != ""
+
+  by_another_role = var.trusted_role_arn != ""
+  by_pod_identity = !local.by_another_role && var.oidc_provider == ""
 
   role_name     = var.role_name == "" ? "aws-s3-provisioner-${var.cluster_name}" : var.role_name
   user_path     = var.user_path == "" ? "/aws-s3-provisioner-${var.cluster_name}/" : var.user_path
   boundary_name = var.boundary_name == "" ? "aws-s3-provisioner-boundary-${var.cluster_name}" : var.boundary_name
+  external_id   = var.external_id == "" ? var.cluster_name : var.external_id
   boundary_arn  = var.existing_boundary_arn == "" ? aws_iam_policy.boundary[0].arn : var.existing_boundary_arn
 
   files = {
@@ -74,6 +77,17 @@ locals {
     ),
     "kubernetes-service-account\": \"aws-s3-provisioner", "kubernetes-service-account\": \"${var.service_account}"
   )
+  trusted = replace(
+    replace(
+      file("${path.module}/../owner-role-trust-policy.json"),
+      "arn:aws:iam::111122223333:role/aws-s3-provisioner-my-cluster", var.trusted_role_arn
+    ),
+    ":ExternalId\": \"my-cluster", ":ExternalId\": \"${local.external_id}"
+  )
+  roles = replace(
+    file("${local.docs}/owner-iam-policy-roles.json"),
+    "arn:aws:iam::444455556666:role/aws-s3-provisioner-my-cluster", join("\", \"", var.owner_role_arns)
+  )
 }
 
 resource "aws_iam_policy" "boundary" {
@@ -96,10 +110,18 @@ resource "aws_iam_policy" "owner" {
   tags        = var.tags
 }
 
+resource "aws_iam_policy" "roles" {
+  count       = length(var.owner_role_arns) == 0 ? 0 : 1
+  name        = "${local.role_name}-roles"
+  description = "The roles that aws-s3-provisioner assumes"
+  policy      = local.roles
+  tags        = var.tags
+}
+
 resource "aws_iam_role" "operator" {
   name                 = local.role_name
   description          = "aws-s3-provisioner"
-  assume_role_policy   = local.uses_irsa ? local.irsa : local.pod_identity
+  assume_role_policy   = local.by_another_role ? local.trusted : local.by_pod_identity ? local.pod_identity : local.irsa
   permissions_boundary = var.role_permissions_boundary
   tags                 = var.tags
 }
@@ -109,8 +131,14 @@ resource "aws_iam_role_policy_attachment" "owner" {
   policy_arn = aws_iam_policy.owner.arn
 }
 
+resource "aws_iam_role_policy_attachment" "roles" {
+  count      = length(var.owner_role_arns) == 0 ? 0 : 1
+  role       = aws_iam_role.operator.name
+  policy_arn = aws_iam_policy.roles[0].arn
+}
+
 resource "aws_eks_pod_identity_association" "operator" {
-  count           = local.uses_irsa ? 0 : 1
+  count           = local.by_pod_identity ? 1 : 0
   cluster_name    = var.cluster_name
   namespace       = var.namespace
   service_account = var.service_account

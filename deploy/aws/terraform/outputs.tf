@@ -1,5 +1,5 @@
 output "role_arn" {
-  description = "For IRSA: the annotation eks.amazonaws.com/role-arn of the service account."
+  description = "For IRSA: the annotation eks.amazonaws.com/role-arn of the service account. With trusted_role_arn: the parameter ownerRole of the StorageClasses."
   value       = aws_iam_role.operator.arn
 }
 

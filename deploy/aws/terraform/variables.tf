@@ -48,6 +48,34 @@ variable "service_account" {
   default     = "aws-s3-provisioner"
 }
 
+variable "owner_role_arns" {
+  description = "ARNs of roles in other accounts that the operator assumes, as in the parameter ownerRole of the StorageClasses: the output role_arn of this module there."
+  type        = list(string)
+  default     = []
+}
+
+variable "trusted_role_arn" {
+  description = "For an account without the cluster: ARN of the operator's role in the account of the cluster. That role alone can then assume the role of this module, and oidc_provider, audience, namespace and service_account do not count."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = can(regex("^(arn:aws[a-z-]*:iam::[0-9]{12}:role/[!-~]+)?$", var.trusted_role_arn))
+    error_message = "Write the ARN of a role, such as arn:aws:iam::111122223333:role/aws-s3-provisioner-my-cluster."
+  }
+}
+
+variable "external_id" {
+  description = "With trusted_role_arn: the parameter ownerRoleExternalId of the StorageClasses. Empty for the name of the cluster."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = can(regex("^([A-Za-z0-9_+=,.@:/-]{2,1224})?$", var.external_id))
+    error_message = "Write 2 to 1,224 letters, digits and _+=,.@:/-."
+  }
+}
+
 variable "user_path" {
   description = "Path of the users of claims, as in the parameter iamPath of the StorageClasses. Empty for /aws-s3-provisioner-CLUSTER/. No other cluster may have the same."
   type        = string

@@ -144,6 +144,8 @@ pub mod state {
     pub const SECRET_NAMESPACE: &str = "secretNamespace";
     /// Name of the Secret with the provisioning credentials.
     pub const SECRET_NAME: &str = "secretName";
+    /// The role that the provisioning credentials assume; absent for none.
+    pub const OWNER_ROLE: &str = "ownerRole";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
     /// Age at which keys are rotated, in seconds.
@@ -172,7 +174,7 @@ pub mod state {
     /// who wrote the record.
     pub const GO_POLICY_ARN: &str = "ARN";
     /// The keys that a store must not use; nor those that begin with [`OUTPUT`].
-    pub const ALL: [&str; 23] = [
+    pub const ALL: [&str; 24] = [
         CLAIM_NAMESPACE,
         CLAIM_NAME,
         CLAIM_UID,
@@ -184,6 +186,7 @@ pub mod state {
         MODE,
         SECRET_NAMESPACE,
         SECRET_NAME,
+        OWNER_ROLE,
         ENDPOINT_URL,
         ROTATE_KEYS_EVERY,
         KEY_GRACE_PERIOD,

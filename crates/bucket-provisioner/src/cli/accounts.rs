@@ -3,26 +3,26 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::{Plan, Record, SecretRef};
+use crate::store::{OwnerRef, Plan, Record};
 
-/// Names of the ObjectBuckets by Secret, store and account that they record. Without the URL of a store, the SDK derives
+/// Names of the ObjectBuckets by provisioning credentials, store and account that they record. Without the URL of a store, the SDK derives
 /// the endpoint from the region, and credentials are of the same account in every region.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(BTreeMap<(Option<SecretRef>, Option<String>, String), Vec<String>>);
+pub(crate) struct Accounts(BTreeMap<(OwnerRef, Option<String>, String), Vec<String>>);
 
 impl Accounts {
     /// Adds the record of the ObjectBucket with this name.
     pub(crate) fn add(&mut self, record: &Record, name: &str) {
         let Some(account) = &record.account else { return };
-        let Plan { owner_secret, endpoint, .. } = &record.plan;
-        let key = (owner_secret.clone(), endpoint.url.clone(), account.clone());
+        let Plan { owner, endpoint, .. } = &record.plan;
+        let key = (owner.clone(), endpoint.url.clone(), account.clone());
         self.0.entry(key).or_default().push(name.to_owned());
     }
 
-    /// The accounts of those that use the Secret and the store of this record, each with the start of a sentence.
+    /// The accounts of those that use the provisioning credentials and the store of this record, each with the start of a sentence.
     pub(crate) fn of(&self, record: &Record) -> impl Iterator<Item = (&str, String)> {
-        let Plan { owner_secret, endpoint, .. } = &record.plan;
-        let alike = self.0.iter().filter(move |((secret, url, _), _)| secret == owner_secret && *url == endpoint.url);
+        let Plan { owner, endpoint, .. } = &record.plan;
+        let alike = self.0.iter().filter(move |((of, url, _), _)| of == owner && *url == endpoint.url);
         alike.map(|((_, _, account), names)| {
             let records = match &**names {
                 [name] => format!("ObjectBucket {name} records account {account}"),
@@ -37,10 +37,11 @@ impl Accounts {
 }
 
 /// The start of a sentence: which credentials are of this account.
-pub(crate) fn credentials(secret: Option<&SecretRef>, account: &str) -> String {
-    match secret {
-        Some(secret) => format!("Secret {secret} has credentials of account {account}"),
-        None => format!("the operator's own identity is of account {account}"),
+pub(crate) fn credentials(owner: &OwnerRef, account: &str) -> String {
+    match owner {
+        OwnerRef { role: Some(role), .. } => format!("role {role} is of account {account}"),
+        OwnerRef { secret: Some(secret), .. } => format!("Secret {secret} has credentials of account {account}"),
+        _ => format!("the operator's own identity is of account {account}"),
     }
 }
 
@@ -50,10 +51,10 @@ mod tests {
     use crate::decide::testing::record;
 
     #[test]
-    fn object_buckets_are_counted_by_secret_store_and_account() {
+    fn object_buckets_are_counted_by_owner_store_and_account() {
         let in_account = |account: Option<&str>| Record { account: account.map(str::to_owned), ..record() };
         let mut elsewhere = in_account(Some("3"));
-        elsewhere.plan.owner_secret = Some(SecretRef { namespace: "ops".into(), name: "another".into() });
+        elsewhere.plan.owner.role = Some("another".into());
         let mut accounts = Accounts::default();
         for (name, record) in [("a", in_account(Some("1"))), ("b", in_account(Some("1"))), ("c", in_account(Some("2")))]
         {

@@ -33,7 +33,7 @@ pub(super) async fn usage<P: Provisioner>(session: &Session<P>, record: &Record)
     if let (Some(now), Some(recorded)) = (&account, &record.account)
         && now != recorded
     {
-        let now = credentials(record.plan.owner_secret.as_ref(), now);
+        let now = credentials(&record.plan.owner, now);
         let why = format!("{now}, but the ObjectBucket records account {recorded}");
         return Err(Unknown { why, lost: None, affects_all_claims: true });
     }

@@ -16,7 +16,7 @@ use crate::decide::record::{Author, Stored};
 use crate::decide::release::Release;
 use crate::decide::store_outputs;
 use crate::error::Error;
-use crate::store::{ClaimId, Endpoint, Mode, OnDelete, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
+use crate::store::{ClaimId, Endpoint, Mode, OnDelete, OwnerRef, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 
 /// The value of [`wire::state::HANDED_OVER`].
 const HANDED_OVER: &str = "true";
@@ -70,7 +70,8 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         credentials_published,
         plan,
     } = record;
-    let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, on_delete, state, outputs } = plan;
+    let Plan { bucket: _, mode, endpoint, owner, user, rotation, on_delete, state, outputs } = plan;
+    let OwnerRef { secret: owner_secret, role: owner_role } = owner;
     let Endpoint { host: _, port: _, region: _, url } = endpoint;
 
     let mut recorded = state.clone();
@@ -112,6 +113,9 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if let Some(secret) = owner_secret {
         set(wire::state::SECRET_NAMESPACE, &secret.namespace);
         set(wire::state::SECRET_NAME, &secret.name);
+    }
+    if let Some(role) = owner_role {
+        set(wire::state::OWNER_ROLE, role);
     }
     recorded
 }
@@ -293,7 +297,7 @@ fn claim_and_mode(object: &ObjectBucket, author: Author, state: &mut State) -> R
 fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, String> {
     let user = state.take(wire::state::USER_NAME);
     let url = state.take(wire::state::ENDPOINT_URL);
-    let owner_secret = match (state.take(wire::state::SECRET_NAMESPACE), state.take(wire::state::SECRET_NAME)) {
+    let secret = match (state.take(wire::state::SECRET_NAMESPACE), state.take(wire::state::SECRET_NAME)) {
         (Some(namespace), Some(name)) => Some(SecretRef {
             namespace: name_in("spec.additionalState.secretNamespace", namespace)?,
             name: name_in("spec.additionalState.secretName", name)?,
@@ -323,7 +327,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
             region: endpoint.region.clone().ok_or_else(|| missing("spec.endpoint.region"))?,
             url,
         },
-        owner_secret,
+        owner: OwnerRef { secret, role: state.take(wire::state::OWNER_ROLE) },
         user,
         rotation,
         on_delete,
@@ -448,7 +452,10 @@ mod tests {
                     region: "us-west-1".into(),
                     url: Some("http://store.example.com:9000".into()),
                 },
-                owner_secret: Some(SecretRef { namespace: "infra".into(), name: "owner".into() }),
+                owner: OwnerRef {
+                    secret: Some(SecretRef { namespace: "infra".into(), name: "owner".into() }),
+                    role: Some("arn:aws:iam::123456789012:role/buckets".into()),
+                },
                 user: Some("shop-photos-f30e0389".into()),
                 rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
                 on_delete: OnDelete::After(Duration::from_secs(7 * 86400)),
@@ -472,7 +479,7 @@ mod tests {
         (bare.cluster, bare.account, bare.claim_created_at, bare.credentials_published) = (None, None, None, false);
         bare.plan.on_delete = OnDelete::Purge;
         bare.plan.endpoint.url = None;
-        bare.plan.owner_secret = None;
+        bare.plan.owner = OwnerRef::default();
         bare.plan.user = None;
         bare.plan.rotation = Rotation::default();
         bare.plan.mode = Mode::Granted;

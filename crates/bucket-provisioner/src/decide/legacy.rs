@@ -41,7 +41,7 @@ pub(crate) fn complete<P: Provisioner>(
         Mode::Created if is_generated(claim, &plan.bucket) => Mode::Created,
         Mode::Created | Mode::Granted => Mode::Granted,
     };
-    plan.owner_secret = planned.owner_secret;
+    plan.owner = planned.owner;
     plan.endpoint.url = planned.endpoint.url;
     // What the Go provisioner recorded (user, policy) has precedence over today's plan.
     for (key, value) in planned.state {

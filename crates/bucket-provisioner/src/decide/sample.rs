@@ -67,8 +67,8 @@ impl Sample {
 /// Whether both use the same credentials at the same store.
 pub(crate) fn has_same_credentials(one: &Record, other: &Record) -> bool {
     let credentials = |record: &Record| {
-        let Plan { owner_secret, endpoint, state, user, .. } = record.plan.clone();
-        (owner_secret, endpoint, state, user.is_some())
+        let Plan { owner, endpoint, state, user, .. } = record.plan.clone();
+        (owner, endpoint, state, user.is_some())
     };
     credentials(one) == credentials(other)
 }

@@ -43,7 +43,7 @@ pub(crate) fn parameters<P: Provisioner>(record: &Record) -> Result<Recorded<P>,
 /// was not deleted.
 pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P>, Error> {
     let mut version = None;
-    let source = match &record.plan.owner_secret {
+    let source = match &record.plan.owner.secret {
         None => OwnerSource::Ambient,
         Some(reference) => {
             ctx.memory.entry(&record.claim, |m| m.waits.depends_on(reference));
@@ -69,7 +69,7 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
 /// # Errors
 /// [`Error::OwnerSecretNotFound`], those of [`parse`], and that the Secret cannot be read.
 pub(crate) async fn read<P: Provisioner>(client: &Client, record: &Record) -> Result<Owner<P>, Error> {
-    let source = match &record.plan.owner_secret {
+    let source = match &record.plan.owner.secret {
         None => OwnerSource::Ambient,
         Some(reference) => {
             let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
@@ -96,7 +96,7 @@ pub(crate) fn source(reference: &SecretRef, found: Option<Secret>) -> Result<Own
 /// # Errors
 /// [`Refusal::InvalidOwnerSecret`], or that the class names no Secret although the store needs one.
 pub(crate) fn parse<O: store::Owner>(record: &Record, source: &OwnerSource) -> Result<O, Refusal> {
-    if let (OwnerSource::Ambient, Some(secret)) = (source, &record.plan.owner_secret) {
+    if let (OwnerSource::Ambient, Some(secret)) = (source, &record.plan.owner.secret) {
         // The operator's own permissions are often wider: there is no silent fallback to them.
         return Err(Refusal::InvalidOwnerSecret {
             secret: secret.clone(),
@@ -122,9 +122,5 @@ fn same_account(record: &Record, now: Option<&str>) -> Result<(), Error> {
         bucket = record.plan.bucket,
         "the provisioning credentials belong to another account"
     );
-    let place = match &record.plan.owner_secret {
-        Some(secret) => format!("Secret {secret}"),
-        None => "the operator's own identity".to_owned(),
-    };
-    Err(Error::AccountChanged { place })
+    Err(Error::AccountChanged { place: record.plan.owner.to_string() })
 }

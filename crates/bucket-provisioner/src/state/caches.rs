@@ -127,7 +127,7 @@ impl Caches {
 
     /// Uids of the claims that share the provisioning keys in this Secret.
     pub(crate) fn sharing(&self, secret: &SecretRef) -> HashSet<String> {
-        let shares = |record: &Record| record.plan.user.is_none() && record.plan.owner_secret.as_ref() == Some(secret);
+        let shares = |record: &Record| record.plan.user.is_none() && record.plan.owner.secret.as_ref() == Some(secret);
         let objects = self.records.objects();
         let read = objects.filter_map(|object| codec::from_object(&object).ok());
         read.map(|decoded| decoded.record).filter(shares).map(|record| record.claim.uid).collect()

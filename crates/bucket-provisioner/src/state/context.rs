@@ -132,7 +132,7 @@ impl<P> Context<P> {
     /// Whether a claim that shares the provisioning keys has the keys that the provisioning Secret holds now, as far as
     /// its watch shows.
     pub(crate) fn shares_present_keys(&self, record: &Record, notes: &KeyNotes) -> bool {
-        let Some(secret) = record.plan.owner_secret.as_ref().filter(|_| record.plan.user.is_none()) else {
+        let Some(secret) = record.plan.owner.secret.as_ref().filter(|_| record.plan.user.is_none()) else {
             return true;
         };
         self.owner_secrets.watch(&self.client, secret);

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::store::Record;
+use crate::store::{OwnerRef, Plan, Record};
 
 /// The store of a record's bucket, with the provisioning credentials that are used.
 pub(crate) fn store_of(record: &Record) -> Arc<str> {
-    let endpoint = &record.plan.endpoint;
-    let owner = record.plan.owner_secret.as_ref().map(ToString::to_string).unwrap_or_default();
-    format!("{}:{} {owner}", endpoint.host, endpoint.port).into()
+    let Plan { endpoint, owner: OwnerRef { secret, role }, .. } = &record.plan;
+    let secret = secret.as_ref().map(ToString::to_string).unwrap_or_default();
+    let role = role.as_deref().unwrap_or_default();
+    format!("{}:{} {secret} {role}", endpoint.host, endpoint.port).into()
 }
 
 /// Host and port of such a store.

@@ -11,7 +11,7 @@ use super::namespaces::{NamespaceSelector, Namespaces};
 use super::on_delete::{ON_DELETE, OnDelete};
 use super::owner::{Owner, OwnerSource};
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
-use super::record::{Plan, SecretRef};
+use super::record::{OwnerRef, Plan, SecretRef};
 use super::rotation::Rotation;
 use crate::api::object_name;
 
@@ -83,7 +83,7 @@ impl CommonParameters {
     /// The plan with what is the same for every store.
     pub(super) fn apply(&self, plan: Plan) -> Plan {
         Plan {
-            owner_secret: self.owner_secret.clone(),
+            owner: OwnerRef { secret: self.owner_secret.clone(), role: None },
             rotation: self.rotation,
             on_delete: self.on_delete.unwrap_or_default(),
             ..plan

@@ -239,7 +239,7 @@ pub use self::owner::{Owner, OwnerSource};
 pub use self::parameters::{Parameters, RawParameters};
 pub use self::reason::{Reason, Topic};
 pub(crate) use self::record::PARAMETER;
-pub use self::record::{ClaimId, Endpoint, Mode, Plan, Record, SecretRef};
+pub use self::record::{ClaimId, Endpoint, Mode, OwnerRef, Plan, Record, SecretRef};
 pub use self::request::Request;
 pub use self::rotation::Rotation;
 pub use self::start::Start;

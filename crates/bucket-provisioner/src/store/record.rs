@@ -40,6 +40,39 @@ impl fmt::Display for SecretRef {
     }
 }
 
+/// The provisioning credentials of a claim, by name. The default is the operator's own (ambient) identity.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct OwnerRef {
+    /// The Secret with their keys; `None` is the operator's own identity.
+    pub secret: Option<SecretRef>,
+    /// The role that these assume at the store, as the store names it (on AWS, an ARN); `None`: none.
+    pub role: Option<String>,
+}
+
+impl OwnerRef {
+    /// The keys in a Secret.
+    pub fn of_secret(secret: SecretRef) -> Self {
+        Self { secret: Some(secret), role: None }
+    }
+
+    /// The role that they assume.
+    pub fn with_role(self, role: impl Into<String>) -> Self {
+        Self { role: Some(role.into()), ..self }
+    }
+}
+
+/// For claims: without the name of the role, which may contain an account.
+impl fmt::Display for OwnerRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { role: Some(_), .. } => f.write_str("the role that the StorageClass names"),
+            Self { secret: Some(secret), role: None } => write!(f, "Secret {secret}"),
+            Self { secret: None, role: None } => f.write_str("the operator's own identity"),
+        }
+    }
+}
+
 /// The origin of the bucket, and so what the operator may do to it. It is exhaustive, because code that ignores a mode
 /// can delete data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,8 +136,8 @@ pub struct Plan {
     pub mode: Mode,
     /// Its endpoint.
     pub endpoint: Endpoint,
-    /// The Secret with the provisioning credentials; `None` is the operator's own (ambient) identity.
-    pub owner_secret: Option<SecretRef>,
+    /// The provisioning credentials.
+    pub owner: OwnerRef,
     /// The user issued to the claim; `None` if the claim shares the provisioning credentials.
     pub user: Option<String>,
     /// When its keys are rotated.
@@ -128,7 +161,7 @@ impl Plan {
             bucket: bucket.into(),
             mode,
             endpoint,
-            owner_secret: None,
+            owner: OwnerRef::default(),
             user: None,
             rotation: Rotation::default(),
             on_delete: OnDelete::default(),
@@ -137,9 +170,9 @@ impl Plan {
         }
     }
 
-    /// With the Secret that has the provisioning credentials.
-    pub fn with_owner_secret(self, secret: SecretRef) -> Self {
-        Self { owner_secret: Some(secret), ..self }
+    /// With other provisioning credentials than the operator's own identity.
+    pub fn with_owner(self, owner: OwnerRef) -> Self {
+        Self { owner, ..self }
     }
 
     /// With a user for the claim.

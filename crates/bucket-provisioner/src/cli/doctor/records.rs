@@ -104,7 +104,7 @@ impl Seen {
                 seen.unreadable.push(format!("{name} ({problem})"));
             } else {
                 seen.accounts.add(&record, &name);
-                if let Some(secret) = record.plan.owner_secret.clone() {
+                if let Some(secret) = record.plan.owner.secret.clone() {
                     seen.owners.entry(secret).or_insert_with(|| (record, Vec::new())).1.push(name);
                 }
             }

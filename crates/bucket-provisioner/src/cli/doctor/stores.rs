@@ -14,7 +14,7 @@ use crate::cli::accounts::{Accounts, credentials};
 use crate::cli::session::Session;
 use crate::controller::{Owner, read_owner};
 use crate::decide::sample::{Sample, has_same_credentials};
-use crate::store::{Finding, Plan, Provisioner, Record, SecretRef, Verdict};
+use crate::store::{Finding, OwnerRef, Plan, Provisioner, Record, Verdict};
 
 /// Classes whose stores are examined at the same time.
 const AT_ONCE: usize = 8;
@@ -74,7 +74,7 @@ async fn access_to<P: Provisioner>(
         Ok(owner) => owner,
         Err(error) => return Access { usable: None, findings: vec![super::failed::<P>(OWNER, &error)] },
     };
-    let mut findings: Vec<_> = source::<P>(record.plan.owner_secret.as_ref()).into_iter().collect();
+    let mut findings: Vec<_> = source::<P>(&record.plan.owner).into_iter().collect();
     let usable = match timeout_at(end, session.store.account(&owner.call(record))).await {
         Ok(Ok(account)) => {
             findings.extend(has_owner::<P>().then(|| accepted(account.as_deref())));
@@ -111,14 +111,15 @@ fn accepted(account: Option<&str>) -> Finding {
 
 /// The ObjectBuckets that use these credentials and record another account than `now`.
 fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
-    let secret = record.plan.owner_secret.as_ref();
+    let owner = &record.plan.owner;
     let (same, others): (Vec<_>, Vec<_>) = accounts.of(record).partition(|(account, _)| *account == now);
     let same = same.first().map_or_else(String::new, |(_, same)| format!("; {same}"));
     let of_others = others.into_iter().map(|(account, those)| {
-        let message = format!("{}, but {those}: their claims are not processed{same}", credentials(secret, now));
-        let put = match secret {
-            Some(_) => format!("put a key of account {account} into the Secret"),
-            None => format!("give the operator an identity of account {account}"),
+        let message = format!("{}, but {those}: their claims are not processed{same}", credentials(owner, now));
+        let put = match owner {
+            OwnerRef { role: Some(_), .. } => format!("let the operator assume a role of account {account}"),
+            OwnerRef { secret: Some(_), .. } => format!("put a key of account {account} into the Secret"),
+            _ => format!("give the operator an identity of account {account}"),
         };
         let remedy = format!(
             "{put}, and run this again; the account of a class cannot be changed: to use account {now}, create a class with a new Secret"
@@ -156,14 +157,15 @@ fn silent(record: &Record) -> Finding {
 }
 
 /// Where the credentials come from; `None` if the store needs none.
-fn source<P: Provisioner>(secret: Option<&SecretRef>) -> Option<Finding> {
+fn source<P: Provisioner>(owner: &OwnerRef) -> Option<Finding> {
     let about = Finding::about(OWNER);
-    Some(match secret {
-        Some(secret) => about.good(format!("Secret {secret} has the provisioning credentials")),
+    let assume = owner.role.as_ref().map_or_else(String::new, |role| format!(", which assume role {role}"));
+    Some(match &owner.secret {
+        Some(secret) => about.good(format!("Secret {secret} has the provisioning credentials{assume}")),
         None if !has_owner::<P>() => return None,
         // Kubernetes sets the variable in every pod.
         None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
-            about.good("the provisioning credentials are the operator's own identity")
+            about.good(format!("the provisioning credentials are the operator's own identity{assume}"))
         }
         None => about
             .unknown("the provisioning credentials are the identity of the operator's pod, which cannot be seen from here; the checks below use the identity of this process")
@@ -208,8 +210,8 @@ fn shortened<'f, P: Provisioner>(
 /// What two classes share; `None` if the problems of one do not affect the other.
 fn shared<P: Provisioner>(one: &Plan, other: &Plan) -> Option<&'static str> {
     let is_same_store = one.endpoint == other.endpoint;
-    match &one.owner_secret {
-        secret if *secret != other.owner_secret => None,
+    match &one.owner.secret {
+        _ if one.owner != other.owner => None,
         Some(_) if is_same_store => Some("Secret and store"),
         Some(_) => Some("Secret"),
         None if is_same_store && has_owner::<P>() => Some("identity and store"),

@@ -14,7 +14,7 @@ use crate::cli::usage::{Unknown, usage};
 use crate::decide::claim::Claim;
 use crate::decide::record::Stored;
 use crate::reasons;
-use crate::store::{Endpoint, Provisioner, SecretRef};
+use crate::store::{Endpoint, OwnerRef, Provisioner};
 
 /// How many problems are reported one by one.
 const REPORTED: usize = 10;
@@ -64,8 +64,8 @@ pub(crate) async fn of_records<P: Provisioner>(
     orphans
 }
 
-fn store(stored: &Stored) -> (Option<&SecretRef>, &Endpoint) {
-    (stored.record.plan.owner_secret.as_ref(), &stored.record.plan.endpoint)
+fn store(stored: &Stored) -> (&OwnerRef, &Endpoint) {
+    (&stored.record.plan.owner, &stored.record.plan.endpoint)
 }
 
 /// The first problems, and the number of the others.

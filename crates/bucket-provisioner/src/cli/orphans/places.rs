@@ -54,7 +54,7 @@ pub(crate) fn all<P: Provisioner>(
     let ours = records.all.iter().filter(|object| record::is_ours(object, &session.provisioner));
     for stored in ours.filter_map(|object| codec::read(object).ok()) {
         accounts.add(&stored.record, &stored.name);
-        let store = |record: &Record| (record.plan.owner_secret.clone(), record.plan.endpoint.clone());
+        let store = |record: &Record| (record.plan.owner.clone(), record.plan.endpoint.clone());
         if !places.iter().any(|place| store(&place.record) == store(&stored.record)) {
             places.push(Place { record: stored.record, class: None, is_listed: false });
         }
@@ -68,7 +68,7 @@ pub(crate) fn unseen_accounts(places: &[Place], accounts: &Accounts) -> BTreeSet
     let unseen = seen.filter_map(|Place { record, .. }| Some((record, record.account.as_deref()?)));
     let unseen = unseen.flat_map(|(record, now)| {
         let others = accounts.of(record).filter(move |(account, _)| *account != now);
-        let now = credentials(record.plan.owner_secret.as_ref(), now);
+        let now = credentials(&record.plan.owner, now);
         others.map(move |(account, those)| format!("account {account} was not checked: {those}, but {now}"))
     });
     unseen.collect()

@@ -80,6 +80,7 @@ pub(crate) struct RecordDetails {
     pub(crate) user: Option<String>,
     pub(crate) account: Option<String>,
     pub(crate) owner_secret: Option<String>,
+    pub(crate) owner_role: Option<String>,
     pub(crate) is_handed_over: bool,
     pub(crate) former_claim_uids: Vec<String>,
 }
@@ -172,7 +173,8 @@ fn recorded(stored: Stored) -> RecordDetails {
         host: plan.endpoint.url.unwrap_or(plan.endpoint.host),
         user: plan.user,
         account,
-        owner_secret: plan.owner_secret.map(|secret| secret.to_string()),
+        owner_secret: plan.owner.secret.map(|secret| secret.to_string()),
+        owner_role: plan.owner.role,
         is_handed_over: credentials_published,
         former_claim_uids: former_uids,
     }

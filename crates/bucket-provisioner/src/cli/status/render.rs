@@ -59,6 +59,7 @@ fn of_record(page: &mut Page, record: &RecordDetails) {
     page.line("User", record.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials"));
     let secret = record.owner_secret.as_ref().map(|secret| format!("Secret {secret}"));
     page.line("Credentials", secret.as_deref().unwrap_or("the operator's own identity"));
+    page.some("Assumed role", record.owner_role.as_deref());
     page.line("Reclaim policy", record.reclaim_policy);
     if !record.is_handed_over {
         page.line("", "its credentials have not been published yet");

@@ -12,6 +12,7 @@ bucket_provisioner::reasons! {
     }
     Class {
         NOTHING_TO_SHARE = "NothingToShare": "`createBucketUser` is `no`, but the class names no Secret whose keys claims could share", "name a Secret in a new class";
+        PREFIX_TOO_LONG = "PrefixTooLong": "with the class's `prefix`, the policy of the claim's user would be longer than IAM allows", "shorten the prefix, in a new class; or the name of the claim, if the prefix contains it";
         BUCKET_MISSING = "BucketMissing": "the bucket that the class names does not exist", "create it, or correct the class";
         BUCKET_CLAIMED = "BucketClaimed": "the bucket that a brownfield class names was created for another claim", "name another bucket; or set `allowClaimedBucket: \"yes\"` if that is meant";
         BUCKET_GONE = "BucketGone": "somebody deleted the bucket that was created for the claim; it is not recreated without its content", "delete the claim and create a new one";

@@ -23,7 +23,7 @@ use crate::doctor;
 use crate::doctor::Asked;
 use crate::iam::revoke::Ended;
 use crate::iam::user::UserSteps;
-use crate::iam::{probe, revoke, upkeep, user};
+use crate::iam::{policy, probe, revoke, upkeep, user};
 use crate::inventory;
 use crate::progress::Unfinished;
 use crate::reasons;
@@ -33,9 +33,9 @@ use crate::s3::emptying::Emptyings;
 use crate::s3::{bucket, purge, tags};
 use crate::{Error, Flags, Owner, PROVISIONER_NAME};
 use bucket_provisioner::store::{
-    AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Deactivation, Endpoint,
-    Failure as _, FailureClass, Finding, Inventory, Mode, ParameterError, Plan, Probe, ProbeCall, Provisioner, Reason,
-    Recalled, Record, Request, Start, TaggedResource, Usage,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError, Deactivation,
+    Endpoint, Failure as _, FailureClass, Finding, Inventory, Mode, ParameterError, Plan, Probe, ProbeCall,
+    Provisioner, Reason, Recalled, Record, Request, Start, TaggedResource, Usage,
 };
 
 /// How long AWS may not show what was created.
@@ -195,8 +195,8 @@ impl Provisioner for AwsProvisioner {
     type Error = Error;
 
     const USER_NAME_MAX: usize = names::USER_MAX;
-    const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket or s3:GetObject to the claim's user";
-    const CAN_ROTATE: bool = true;
+    const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket, s3:GetObject or s3:PutObject to the claim's user, or its key of KMS does";
+    const CAPABILITIES: Capabilities = Capabilities::ALL;
     const REASONS: &'static [&'static Reason] = reasons::TABLE;
 
     fn class_warning(&self, parameters: &ClassParameters) -> Option<(&'static Reason, String)> {
@@ -216,7 +216,8 @@ impl Provisioner for AwsProvisioner {
     }
 
     fn plan(&self, request: &Request<'_, ClassParameters>) -> Result<Plan, Error> {
-        Ok(plan::plan(request, self.environment()?))
+        let plan = plan::plan(request, self.environment()?);
+        policy::check_length(request, &plan, self.environment()?).map(|()| plan)
     }
 
     /// What Terraform's provider waits for, too: "propagation" of IAM and of S3, two minutes each. Other stores are not

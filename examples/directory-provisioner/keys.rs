@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bucket_provisioner::store::AppCredentials;
+use bucket_provisioner::store::{AccessMode, AppCredentials};
 use rand::RngExt as _;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,17 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 pub(crate) struct Key {
     pub(crate) user: String,
     pub(crate) bucket: String,
+    /// Not in the files of earlier versions.
+    #[serde(default)]
+    pub(crate) mode: String,
     pub(crate) secret: String,
+}
+
+impl Key {
+    /// What it may do in its bucket.
+    pub(crate) fn mode(&self) -> AccessMode {
+        self.mode.parse().unwrap_or_default()
+    }
 }
 
 /// The keys of all users.
@@ -50,16 +60,28 @@ impl Keys {
     }
 
     /// Issues a key to a user.
-    pub(crate) fn issue(&self, user: &str, bucket: &str) -> io::Result<AppCredentials> {
+    pub(crate) fn issue(&self, user: &str, bucket: &str, mode: AccessMode) -> io::Result<AppCredentials> {
         let (id, secret) = (random(20), random(40));
-        let key = Key { user: user.to_owned(), bucket: bucket.to_owned(), secret: secret.clone() };
-        // Complete under another name first, because a crash can leave half a file. Ids have no period.
-        let draft = self.0.join(format!("{id}.draft"));
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(&serde_json::to_vec(&key)?)?;
-        file.sync_all()?;
-        fs::rename(draft, self.0.join(&id))?;
+        let (user, bucket, mode) = (user.to_owned(), bucket.to_owned(), mode.to_string());
+        self.write(&id, &Key { user, bucket, mode, secret: secret.clone() })?;
         Ok(AppCredentials::new(id, secret.into()))
+    }
+
+    /// Lets a key do more or less.
+    pub(crate) fn set_mode(&self, id: &str, mode: AccessMode) -> io::Result<()> {
+        match self.find(id)? {
+            Some(key) if key.mode() != mode => self.write(id, &Key { mode: mode.to_string(), ..key }),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&self, id: &str, key: &Key) -> io::Result<()> {
+        // Complete under another name first, because a crash can leave half a file. Ids have no period.
+        let draft = self.0.join(format!("{}.draft", random(20)));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(&serde_json::to_vec(key)?)?;
+        file.sync_all()?;
+        fs::rename(draft, self.0.join(id))
     }
 
     /// Ids of the keys of a user.

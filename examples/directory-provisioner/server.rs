@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use bucket_provisioner::store::AccessMode;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use s3s::access::{S3Access, S3AccessContext};
@@ -22,20 +23,21 @@ fn stays_inside(key: &str) -> bool {
     parts.all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// What apps may do. Not multipart uploads: a stored part does not name its bucket, so it would stay after its bucket
-/// was deleted.
-const FOR_APPS: [&str; 10] = [
-    "CopyObject",
-    "DeleteObject",
-    "DeleteObjects",
-    "GetBucketLocation",
-    "GetObject",
-    "HeadBucket",
-    "HeadObject",
-    "ListObjects",
-    "ListObjectsV2",
-    "PutObject",
-];
+/// What apps may do whatever the access mode of their key.
+const FOR_ALL: [&str; 2] = ["GetBucketLocation", "HeadBucket"];
+const READING: [&str; 4] = ["GetObject", "HeadObject", "ListObjects", "ListObjectsV2"];
+/// Not multipart uploads: a stored part does not name its bucket, so it would stay after its bucket was deleted.
+const WRITING: [&str; 1] = ["PutObject"];
+const READING_AND_WRITING: [&str; 3] = ["CopyObject", "DeleteObject", "DeleteObjects"];
+
+fn allows(mode: AccessMode, operation: &str) -> bool {
+    let is_in = |operations: &[&str]| operations.contains(&operation);
+    is_in(&FOR_ALL)
+        || mode.reads() && is_in(&READING)
+        || mode.writes() && is_in(&WRITING)
+        || mode == AccessMode::ReadWrite && is_in(&READING_AND_WRITING)
+}
+
 /// How many connections there can be. Files and connections share a limit, and the provisioner needs files.
 const CONNECTIONS: usize = 200;
 
@@ -80,7 +82,7 @@ impl S3Access for Guard {
         let key = self.key(&id.ok_or_else(|| s3_error!(AccessDenied))?).await?;
         let opens = request.s3_path().get_bucket_name().is_some_and(|bucket| bucket == key.bucket);
         let inside = request.s3_path().get_object_key().is_none_or(stays_inside);
-        if opens && inside && FOR_APPS.contains(&request.s3_op().name()) {
+        if opens && inside && allows(key.mode(), request.s3_op().name()) {
             return Ok(());
         }
         Err(s3_error!(AccessDenied))

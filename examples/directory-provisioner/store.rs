@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
 use bucket_provisioner::store::{
-    AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Endpoint, Mode, Probe,
-    ProbeCall, Reason, Recalled, Record, Start, StoreError, Topic,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError, Endpoint, Mode,
+    Probe, ProbeCall, Reason, Recalled, Record, Start, StoreError, Topic,
 };
 
 use super::keys::{Keys, blocking, create_if_missing, random, remove_if_there};
@@ -175,7 +175,11 @@ impl Store {
     /// Replaces what an earlier call may have issued, because its secret is lost.
     fn issue(&self, record: &Record) -> Result<AppCredentials, StoreError> {
         self.keys.delete(record.user(), &[]).map_err(failed)?;
-        self.keys.issue(record.user(), &record.plan.bucket).map_err(failed)
+        self.new_key(record)
+    }
+
+    fn new_key(&self, record: &Record) -> Result<AppCredentials, StoreError> {
+        self.keys.issue(record.user(), &record.plan.bucket, record.plan.access.mode).map_err(failed)
     }
 
     /// Removes what the server keeps about the objects of a bucket: files beside its directory, with the bucket's name in
@@ -237,7 +241,7 @@ impl Provisioner for Directories {
     type Owner = ();
     type Error = StoreError;
 
-    const CAN_ROTATE: bool = true;
+    const CAPABILITIES: Capabilities = Capabilities::NONE.with_rotation().with_access_modes();
     const REASONS: &'static [&'static Reason] = &[&TAKEN, &CLAIMED, &MISSING, &GONE, &NOT_PREPARED, &FAILED];
 
     /// The server runs while this process works.
@@ -282,7 +286,7 @@ impl Provisioner for Directories {
         let (record, present) = (call.record.clone(), present.to_owned());
         self.with_store(move |store| {
             store.keys.delete(record.user(), &[&present]).map_err(failed)?;
-            store.keys.issue(record.user(), &record.plan.bucket).map(Some).map_err(failed)
+            store.new_key(&record).map(Some)
         })
         .await
     }
@@ -294,6 +298,9 @@ impl Provisioner for Directories {
             store.check(&record)?;
             let keys_lost = keys.first().is_some_and(|id| matches!(store.keys.find(id), Ok(None)));
             let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+            for key in &keys {
+                store.keys.set_mode(key, record.plan.access.mode).map_err(failed)?;
+            }
             let deleted = store.keys.delete(record.user(), &keys).map_err(failed)?;
             Ok(Checkup::default().with_keys_lost(keys_lost).with_deleted_keys(deleted))
         })

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
 use bucket_provisioner::store::{
-    AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Endpoint, Finding, Mode, Plan,
-    Probe, ProbeCall, Reason, Record, Request, SecretString, StoreError,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError, Endpoint, Finding,
+    Mode, Plan, Probe, ProbeCall, Reason, Record, Request, SecretString, StoreError,
 };
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
@@ -146,7 +146,7 @@ impl Provisioner for Lockers {
     type Owner = Admin;
     type Error = StoreError;
 
-    const CAN_ROTATE: bool = true;
+    const CAPABILITIES: Capabilities = Capabilities::NONE.with_rotation();
     const REASONS: &'static [&'static Reason] = reasons::ALL;
 
     fn endpoint(&self, parameters: &Parameters) -> Endpoint {

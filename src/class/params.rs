@@ -6,11 +6,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::class::region::partition;
 use crate::class::values::{
-    Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, OwnerRole, PolicyArn, Region,
+    Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region, owner_role,
 };
 use bucket_provisioner::store::parameter::{check, names_of, read, table_of, yes_or_no};
-use bucket_provisioner::store::{Parameter, ParameterError, Parameters, RawParameters, Record, SecretRef};
+use bucket_provisioner::store::{Parameter, ParameterError, Parameters, RawParameters, Record, RoleRef, SecretRef};
 
 /// Region of a class without one, if the operator's environment has none, either; the Go provisioner has the same default.
 pub const DEFAULT_REGION: &str = "us-west-1";
@@ -86,7 +87,7 @@ pub struct ClassParameters {
     /// The most calls to IAM in a second.
     pub iam_calls_per_second: Option<u32>,
     /// The role that the provisioning credentials assume.
-    pub owner_role: Option<OwnerRole>,
+    pub owner_role: Option<RoleRef>,
 }
 
 impl Parameters for ClassParameters {
@@ -114,8 +115,7 @@ impl Parameters for ClassParameters {
         let common = written.common;
         let s3_endpoint = raw.s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
         let credentials = credentials(raw.create_bucket_user.as_deref(), common.owner_secret.as_ref())?;
-        let owner_role = OwnerRole::parse(raw.owner_role, raw.owner_role_external_id)?;
-        if credentials == CredentialsMode::ShareOwner && owner_role.is_some() {
+        if credentials == CredentialsMode::ShareOwner && raw.owner_role.is_some() {
             let problem = "shares keys with apps, but the session of ownerRole is temporary";
             return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
         }
@@ -123,8 +123,10 @@ impl Parameters for ClassParameters {
             let problem = "leaves claims without users, but rotateKeysEvery rotates the keys of users";
             return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
         }
+        let region = raw.region.map(|region| Region::parse(&region, s3_endpoint.as_ref())).transpose()?;
+        let of_aws = region.as_ref().filter(|_| s3_endpoint.is_none());
+        let partition = of_aws.map(|region| partition(region.as_str()).id);
         Ok(Self {
-            region: raw.region.map(|region| Region::parse(&region, s3_endpoint.as_ref())).transpose()?,
             credentials,
             iam_endpoint: raw.iam_endpoint.map(|url| EndpointUrl::parse("iamEndpoint", &url)).transpose()?,
             s3_endpoint,
@@ -133,7 +135,8 @@ impl Parameters for ClassParameters {
             permissions_boundary: raw.permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
             claimed_bucket: claimed_bucket(raw.allow_claimed_bucket.as_deref(), common.bucket.is_some())?,
             iam_calls_per_second: raw.iam_calls_per_second.as_deref().map(calls_per_second).transpose()?,
-            owner_role,
+            owner_role: owner_role(raw.owner_role, raw.owner_role_external_id, partition)?,
+            region,
         })
     }
 }
@@ -182,11 +185,11 @@ fn addressing(value: Option<&str>) -> Result<Addressing, ParameterError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use bucket_provisioner::store::{CommonParameters, NameRules};
+    use bucket_provisioner::store::{Capabilities, CommonParameters, NameRules};
 
     fn parse(entries: &[(&str, &str)]) -> Result<ClassParameters, ParameterError> {
         let written = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (common, own) = CommonParameters::split(&written, NameRules::S3, true)?;
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, Capabilities::ALL)?;
         ClassParameters::parse(&RawParameters::new(&own, &common))
     }
 
@@ -256,12 +259,13 @@ mod tests {
         let arn = ("ownerRole", "arn:aws-cn:iam::123456789012:role/team/buckets");
         let external_id = ("ownerRoleExternalId", "kept=by+us");
         let role = parse(&[arn, external_id]).unwrap().owner_role.unwrap();
-        assert_eq!((role.arn.as_str(), role.external_id.as_deref()), (arn.1, Some("kept=by+us")));
+        assert_eq!((role.name.as_str(), role.external_id.as_deref()), (arn.1, Some("kept=by+us")));
         for (entries, problem) in [
             (&[("ownerRole", "buckets")][..], "parameter ownerRole is not the ARN of an IAM role; write"),
             (&[("ownerRole", "arn:aws:iam::aws:role/x")], "parameter ownerRole is not the ARN of an IAM role; write"),
             (&[arn, ("ownerRoleExternalId", "1")], "parameter ownerRoleExternalId is not 2 to 1,224 letters"),
             (&[external_id], "parameter ownerRole is missing"),
+            (&[arn, ("region", "eu-west-1")], "parameter ownerRole is of another partition than the region"),
             (
                 &[arn, ("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")],
                 "parameter createBucketUser: \"no\" shares keys",

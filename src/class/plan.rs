@@ -34,12 +34,10 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     let s3_of_operator = environment.s3.as_ref().filter(|_| class.s3_endpoint.is_none());
     let is_of_aws = s3_of_operator.is_some_and(|url| is_host_of_aws(url.host()));
     note(state::S3_ENDPOINT_OF_OPERATOR, is_of_aws.then_some("true"));
-    let external_id = class.owner_role.as_ref().and_then(|role| role.external_id.as_deref());
-    note(state::OWNER_ROLE_EXTERNAL_ID, external_id);
     note(state::IAM_CALLS_PER_SECOND, class.iam_calls_per_second.map(|calls| calls.to_string()).as_deref());
     note(state::FORCE_PATH_STYLE, (class.addressing == Addressing::Path).then_some("true"));
     note(state::ALLOW_CLAIMED_BUCKET, (class.claimed_bucket == ClaimedBucket::Allowed).then_some("true"));
-    plan.owner.role = class.owner_role.as_ref().map(|role| role.arn.clone());
+    plan.owner.role = class.owner_role.clone();
     plan
 }
 
@@ -65,7 +63,9 @@ pub(crate) fn endpoint(class: &ClassParameters, environment: &Environment) -> En
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use bucket_provisioner::store::{ClaimId, CommonParameters, Mode, NameRules, Parameters as _, RawParameters};
+    use bucket_provisioner::store::{
+        Capabilities, ClaimId, CommonParameters, Mode, NameRules, Parameters as _, RawParameters,
+    };
 
     const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
@@ -73,7 +73,7 @@ pub(crate) mod tests {
     pub(crate) fn planned(parameters: &[(&str, &str)], environment: &Environment) -> Plan {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, Capabilities::ALL).unwrap();
         let parameters = ClassParameters::parse(&RawParameters::new(&own, &common)).unwrap();
         let (bucket, user) = (format!("photos-{UID}"), format!("shop-photos-{UID}"));
         let parameters = (&parameters, &own, &common);
@@ -108,6 +108,12 @@ pub(crate) mod tests {
                 grace: 86400s,
             },
             on_delete: Purge,
+            access: Access {
+                mode: ReadWrite,
+                most: ReadWrite,
+                prefix: None,
+            },
+            changes: false,
             state: {
                 "iamPath": "/aws-s3-provisioner/",
             },
@@ -132,7 +138,7 @@ pub(crate) mod tests {
         assert_eq!(ordinary(&[]).endpoint.region, "us-west-1");
         let is_default = |parameters: &[(&str, &str)], environment| {
             let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
+            let (common, own) = CommonParameters::split(&written, NameRules::S3, Capabilities::ALL).unwrap();
             has_default_region(&ClassParameters::parse(&RawParameters::new(&own, &common)).unwrap(), environment)
         };
         let none = Environment::default();

@@ -2,9 +2,9 @@
 
 use crate::class::environment::Environment;
 use crate::class::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
-use crate::class::region::{Variants, is_host_of_aws};
-use crate::class::values::{Addressing, ClaimedBucket, EndpointUrl, OwnerRole};
-use bucket_provisioner::store::{Mode, Plan, Record};
+use crate::class::region::{Variants, is_host_of_aws, partition};
+use crate::class::values::{Addressing, ClaimedBucket, EndpointUrl, Region, partition_of};
+use bucket_provisioner::store::{Mode, Plan, Record, RoleRef};
 
 /// Keys of [`Plan::state`].
 pub(crate) mod state {
@@ -16,7 +16,6 @@ pub(crate) mod state {
     pub(crate) const FORCE_PATH_STYLE: &str = "forcePathStyle";
     pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
     pub(crate) const IAM_CALLS_PER_SECOND: &str = "iamCallsPerSecond";
-    pub(crate) const OWNER_ROLE_EXTERNAL_ID: &str = "ownerRoleExternalId";
 }
 
 /// The endpoints of calls. `None`: the default endpoint of AWS in the region.
@@ -95,6 +94,15 @@ impl BucketRef<'_> {
     }
 }
 
+/// A role that the provisioning credentials assume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AssumedRole {
+    pub(crate) role: RoleRef,
+    /// The region whose STS is called: the operator's, because STS of a region knows only accounts that have enabled it. The
+    /// session is valid in every region of the partition.
+    pub(crate) region: String,
+}
+
 /// The user of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UserSpec<'a> {
@@ -112,7 +120,7 @@ pub(crate) struct Target<'a> {
     pub(crate) record: &'a Record,
     pub(crate) endpoints: Endpoints,
     /// The role that the provisioning credentials assume.
-    pub(crate) owner_role: Option<OwnerRole>,
+    pub(crate) owner_role: Option<AssumedRole>,
     /// `None`: the claim shares the provisioning credentials.
     pub(crate) user: Option<UserSpec<'a>>,
     /// ARN of the managed policy that the Go provisioner created for the user.
@@ -163,10 +171,13 @@ impl<'a> Target<'a> {
                     of_class: noted(state::IAM_CALLS_PER_SECOND).and_then(|calls| calls.parse().ok()),
                 },
             },
-            owner_role: owner
-                .role
-                .clone()
-                .map(|arn| OwnerRole { arn, external_id: noted(state::OWNER_ROLE_EXTERNAL_ID).map(str::to_owned) }),
+            owner_role: owner.role.clone().map(|role| {
+                let region = endpoint.region.as_str();
+                let of_operator = environment.region.as_ref().map(Region::as_str);
+                let has_role = |region: &&str| partition_of(&role.name) == Some(partition(region).id);
+                let region = of_operator.filter(has_role).unwrap_or(region).to_owned();
+                AssumedRole { role, region }
+            }),
             user: user.as_deref().map(|name| UserSpec {
                 name,
                 path: noted(state::IAM_PATH).unwrap_or(DEFAULT_IAM_PATH),
@@ -306,6 +317,17 @@ mod tests {
                     ),
                 },
             },
+            Some(
+                AssumedRole {
+                    role: RoleRef {
+                        name: "arn:aws:iam::123456789012:role/buckets",
+                        external_id: Some(
+                            "id",
+                        ),
+                    },
+                    region: "eu-central-1",
+                },
+            ),
             Some(
                 UserSpec {
                     name: "shop-photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950",

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use bucket_provisioner::store::ParameterError;
+use bucket_provisioner::store::{ParameterError, RoleRef};
 
 /// A region: of AWS, or whatever name the store behind an `s3Endpoint` uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,44 +142,48 @@ impl PolicyArn {
     }
 }
 
-/// The role that the provisioning credentials assume: `ownerRole` and `ownerRoleExternalId`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnerRole {
-    /// Its ARN.
-    pub arn: String,
-    /// What its trust policy may demand (`sts:ExternalId`).
-    pub external_id: Option<String>,
+/// The role that the provisioning credentials assume: `ownerRole` and `ownerRoleExternalId`. `None`: no role is assumed.
+/// `partition`: that of the class's region, if it is one of AWS.
+pub(crate) fn owner_role(
+    arn: Option<String>,
+    external_id: Option<String>,
+    partition: Option<&str>,
+) -> Result<Option<RoleRef>, ParameterError> {
+    let unshown = |name: &'static str, problem: &str, remedy: &'static str| ParameterError::Unshown {
+        name: name.into(),
+        problem: problem.to_owned(),
+        remedy: remedy.into(),
+    };
+    if arn.as_deref().is_some_and(|arn| !is_arn_of_iam(arn, "role/", &is_account)) {
+        let remedy = "write an ARN such as arn:aws:iam::123456789012:role/buckets";
+        return Err(unshown("ownerRole", "is not the ARN of an IAM role", remedy));
+    }
+    let of_arn = arn.as_deref().and_then(partition_of);
+    if of_arn.zip(partition).is_some_and(|(of_arn, partition)| of_arn != partition) {
+        let problem = "is of another partition than the region of the class, and AWS shares nothing between them";
+        return Err(unshown("ownerRole", problem, "name a role of the same partition"));
+    }
+    // AssumeRole, STS API reference.
+    let is_external_id = |id: &str| {
+        (2..=1224).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+=,.@:/-".contains(&byte))
+    };
+    if external_id.as_deref().is_some_and(|id| !is_external_id(id)) {
+        let problem = "is not 2 to 1,224 letters, digits and _+=,.@:/-";
+        return Err(unshown("ownerRoleExternalId", problem, "write what the trust policy of the role demands"));
+    }
+    match (arn.map(RoleRef::new), external_id) {
+        (None, Some(_)) => {
+            Err(ParameterError::missing("ownerRole", "ownerRoleExternalId applies only to a role that is assumed"))
+        }
+        (role, None) => Ok(role),
+        (role, Some(id)) => Ok(role.map(|role| role.with_external_id(id))),
+    }
 }
 
-impl OwnerRole {
-    /// `None`: no role is assumed.
-    pub(crate) fn parse(arn: Option<String>, external_id: Option<String>) -> Result<Option<Self>, ParameterError> {
-        let unshown = |name: &'static str, problem: &str, remedy: &'static str| ParameterError::Unshown {
-            name: name.into(),
-            problem: problem.to_owned(),
-            remedy: remedy.into(),
-        };
-        if arn.as_deref().is_some_and(|arn| !is_arn_of_iam(arn, "role/", &is_account)) {
-            let remedy = "write an ARN such as arn:aws:iam::123456789012:role/buckets";
-            return Err(unshown("ownerRole", "is not the ARN of an IAM role", remedy));
-        }
-        // AssumeRole, STS API reference.
-        let is_external_id = |id: &str| {
-            (2..=1224).contains(&id.len())
-                && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+=,.@:/-".contains(&byte))
-        };
-        if external_id.as_deref().is_some_and(|id| !is_external_id(id)) {
-            let problem = "is not 2 to 1,224 letters, digits and _+=,.@:/-";
-            return Err(unshown("ownerRoleExternalId", problem, "write what the trust policy of the role demands"));
-        }
-        match arn {
-            Some(arn) => Ok(Some(Self { arn, external_id })),
-            None if external_id.is_some() => {
-                Err(ParameterError::missing("ownerRole", "ownerRoleExternalId applies only to a role that is assumed"))
-            }
-            None => Ok(None),
-        }
-    }
+/// The partition of an ARN.
+pub(crate) fn partition_of(arn: &str) -> Option<&str> {
+    arn.split(':').nth(1)
 }
 
 /// `arn:<partition>:iam::<account>:<kind><path and name>`.

@@ -49,6 +49,8 @@ operations! {
     DeleteBucket => "s3:DeleteBucket",
     ListObjectsV2 => "s3:ListBucket",
     GetObject => "s3:GetObject",
+    CreateMultipartUpload => "s3:PutObject",
+    GetBucketLocation => "s3:GetBucketLocation",
     ListObjectVersions => "s3:ListBucketVersions",
     DeleteObjects => "s3:DeleteObject and s3:DeleteObjectVersion",
     ListMultipartUploads => "s3:ListBucketMultipartUploads",
@@ -87,7 +89,7 @@ operations! {
     ListBuckets => "s3:ListAllMyBuckets",
     ListUsers => "iam:ListUsers",
     GetCallerIdentity => "sts:GetCallerIdentity",
-    AssumeRole => "sts:AssumeRole",
+    AssumeRole => "sts:AssumeRole and sts:TagSession",
     // Only for an admin who examines an installation: claims do not need them.
     SimulatePrincipalPolicy => "iam:SimulatePrincipalPolicy",
     GetRole => "iam:GetRole",
@@ -138,9 +140,11 @@ impl Operation {
 
         match self {
             O::CreateBucket | O::GetBucketTagging | O::PutBucketTagging | O::TagResource => Service::Buckets,
-            O::DeleteBucket | O::ListBuckets | O::HeadBucket | O::ListAccessPoints => Service::Buckets,
+            O::DeleteBucket | O::ListBuckets | O::HeadBucket | O::GetBucketLocation | O::ListAccessPoints => {
+                Service::Buckets
+            }
             O::ListObjectsV2 | O::GetObject | O::ListObjectVersions | O::ListMultipartUploads => Service::Objects,
-            O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => Service::Objects,
+            O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload | O::CreateMultipartUpload => Service::Objects,
             O::GetCallerIdentity | O::AssumeRole => Service::Sts,
             _ => Service::Iam,
         }
@@ -237,7 +241,7 @@ pub struct Call {
 }
 
 /// Why a call failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Cause {
     /// The store answered with an error.
     Answer {
@@ -260,6 +264,8 @@ pub(crate) enum Cause {
     NoCredentials(String),
     /// The call could not be built; nothing was sent.
     NotSent(String),
+    /// The role whose session should sign could not be assumed; nothing was sent.
+    NotAssumed(Box<CallError>),
 }
 
 /// A call that failed.
@@ -314,7 +320,7 @@ impl CallError {
             Cause::Answer { .. } => "refused",
             Cause::NoAnswer(_) => "no_answer",
             Cause::NotReached(_) => "not_reached",
-            Cause::NoCredentials(_) | Cause::NotSent(_) => "not_sent",
+            Cause::NoCredentials(_) | Cause::NotSent(_) | Cause::NotAssumed(_) => "not_sent",
         }
     }
 
@@ -350,6 +356,7 @@ impl CallError {
             Cause::NoAnswer(why) | Cause::NotReached(why) | Cause::NoCredentials(why) | Cause::NotSent(why) => {
                 why.clone()
             }
+            Cause::NotAssumed(why) => why.cause_text(),
         }
     }
 }
@@ -372,16 +379,10 @@ where
             Ok(answer)
         }
         Err(error) => {
-            let not_assumed = sources(&error).find_map(|source| source.downcast_ref::<NotAssumed>());
-            if let Some(NotAssumed(error)) = not_assumed {
-                error.trace(&span);
-                Err(error.clone())
-            } else {
-                let failed = CallError { cause: cause(&error), call: Box::new(call) };
-                failed.log();
-                failed.trace(&span);
-                Err(failed)
-            }
+            let failed = CallError { cause: cause(&error), call: Box::new(call) };
+            failed.log();
+            failed.trace(&span);
+            Err(failed)
         }
     };
     let outcome = answer.as_ref().err().map_or("ok", CallError::outcome);
@@ -394,6 +395,9 @@ fn cause<E>(error: &SdkError<E, HttpResponse>) -> Cause
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
 {
+    if let Some(NotAssumed(why)) = sources(error).find_map(|source| source.downcast_ref::<NotAssumed>()) {
+        return Cause::NotAssumed(Box::new(why.clone()));
+    }
     if sources(error).any(|source| source.is::<CredentialsError>()) {
         return Cause::NoCredentials(root(error));
     }

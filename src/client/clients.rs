@@ -21,8 +21,8 @@ use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
 use crate::class::region::{Variants, is_host_of_aws, partition, region_in};
-use crate::class::target::{Endpoints, Sts, Target};
-use crate::class::values::{Addressing, OwnerRole};
+use crate::class::target::{AssumedRole, Endpoints, Sts, Target};
+use crate::class::values::Addressing;
 use crate::client::account::Account;
 use crate::client::call::Identity;
 use crate::client::http::Http;
@@ -35,7 +35,7 @@ use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
 
 /// How many clients are kept: one for each owner and region in use. Others are recreated when needed.
-const KEPT: usize = 32;
+const KEPT: usize = 256;
 /// The same of sessions, which are small.
 const SESSIONS_KEPT: usize = 1000;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -87,16 +87,16 @@ struct Key {
     /// `None` is the ambient identity.
     keys: Option<StaticKeys>,
     identity: Identity,
-    role: Option<OwnerRole>,
+    role: Option<AssumedRole>,
     endpoints: Endpoints,
 }
 
-/// What a session depends on. One of AWS is valid in every region of its partition.
+/// What a session depends on.
 #[derive(Clone, PartialEq)]
 struct SessionKey {
     keys: Option<StaticKeys>,
     identity: Identity,
-    role: OwnerRole,
+    role: AssumedRole,
     sts: Sts,
 }
 
@@ -161,15 +161,16 @@ impl Clients {
     fn session(
         &self,
         Owner { identity, keys }: &Owner,
-        role: &OwnerRole,
+        role: &AssumedRole,
         endpoints: &Endpoints,
         (credentials, caching): (SharedCredentialsProvider, Caching),
     ) -> Arc<Session> {
         let (keys, identity, role, sts) = (keys.clone(), identity.clone(), role.clone(), endpoints.sts.clone());
         let key = SessionKey { keys, identity, role, sts };
         self.sessions.find(&key).unwrap_or_else(|| {
-            let sts = self.sts(credentials, caching, endpoints);
-            let session = Session::new(key.role.clone(), key.identity.clone(), sts, self.observer.clone());
+            let endpoints = Endpoints { region: key.role.region.clone(), ..endpoints.clone() };
+            let sts = self.sts(credentials, caching, &endpoints);
+            let session = Session::new(key.role.role.clone(), key.identity.clone(), sts, self.observer.clone());
             self.sessions.keep(key, Arc::clone(&session));
             session
         })

@@ -24,6 +24,7 @@ impl From<CallError> for Error {
                 let code = code.unwrap_or_else(|| status.to_string());
                 of_answer(call, status, code, message, region)
             }
+            Cause::NotAssumed(why) => Self::NotAssumed(Box::new((*why).into())),
             Cause::NoCredentials(problem) => Self::CredentialsUnavailable { problem },
             Cause::NoAnswer(problem) => Self::StoreUnreachable { operation, resource, problem, sent: Sent::Perhaps },
             Cause::NotReached(problem) => Self::StoreUnreachable { operation, resource, problem, sent: Sent::No },
@@ -40,6 +41,8 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         && !is_about_credentials(&code)
         && !is_throttling(&code)
     {
+        let shown = [Some(code).filter(|code| code != "AccessDenied"), message].into_iter().flatten();
+        let message = Some(shown.collect::<Vec<_>>().join(": "));
         return Error::OwnerRoleRefused { role: call.resource, identity: call.identity, message };
     }
     if code == "AccessDenied" {
@@ -122,7 +125,7 @@ fn is_about_quota(code: &str) -> bool {
 }
 
 /// Whether a code means that a session has ended.
-pub(crate) fn is_expired(code: &str) -> bool {
+fn is_expired(code: &str) -> bool {
     matches!(code, "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
 }
 

@@ -18,6 +18,16 @@ pub enum Error {
     /// An environment variable of the operator cannot be used.
     #[error("the operator's environment: {0}")]
     InvalidEnvironment(ParameterError),
+    /// The policy of the claim's user would be longer than IAM allows.
+    #[error(
+        "the prefix {prefix:?} makes the policy of the claim's user {length} characters long, and IAM allows {max}: shorten prefix in the StorageClass, or the names of bucket, namespace or claim"
+    )]
+    PrefixTooLong { prefix: String, length: usize, max: usize },
+    /// The store does not limit listings to a prefix.
+    #[error(
+        "the store lets the claim's keys list all of bucket {bucket:?}, although their policy allows only the prefix of the StorageClass: use a store that supports the condition s3:prefix, or a bucket for each tenant"
+    )]
+    PrefixIgnored { bucket: String },
     /// The claim should share the provisioning credentials, but these are the operator's own identity.
     #[error(
         "createBucketUser is \"no\", but the operator's own AWS identity cannot be shared: name a Secret in the class"
@@ -36,7 +46,7 @@ pub enum Error {
     CredentialsUnavailable { problem: String },
     /// The role of the class cannot be assumed.
     #[error(
-        "AWS does not let {identity} assume {role}, which the StorageClass names: allow sts:AssumeRole to that identity, and check the trust policy of the role, and the external id in it against ownerRoleExternalId{}", aws_message(.message)
+        "AWS does not let {identity} assume {role}, which the StorageClass names: allow it sts:AssumeRole and sts:TagSession, and check the trust policy of the role, and the external id in it against ownerRoleExternalId{}", aws_message(.message)
     )]
     OwnerRoleRefused { role: Resource, identity: Identity, message: Option<String> },
     /// The credentials are valid, but lack a permission.
@@ -132,6 +142,9 @@ pub enum Error {
     /// Any other refusal.
     #[error("the store refused {operation} on {resource} ({code}){}{}", rejected(*.operation, .code), aws_message(.message))]
     Rejected { operation: Operation, resource: Resource, code: String, message: Option<String> },
+    /// The role could not be assumed, so the call was not sent.
+    #[error(transparent)]
+    NotAssumed(Box<Error>),
     /// An error of a verb that has changed nothing at the store.
     #[error(transparent)]
     NoSideEffects(Box<Error>),

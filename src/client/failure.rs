@@ -18,8 +18,10 @@ impl Error {
     /// Marks an error of the first change of a verb: the store has not changed if it refused for good. A store that is
     /// busy or silent may have done what it was asked for; one that was never reached has not.
     pub(crate) fn of_first_change(self) -> Self {
-        let never_sent =
-            matches!(self, Self::CredentialsUnavailable { .. } | Self::StoreUnreachable { sent: Sent::No, .. });
+        let never_sent = matches!(
+            self,
+            Self::CredentialsUnavailable { .. } | Self::NotAssumed(_) | Self::StoreUnreachable { sent: Sent::No, .. }
+        );
         if never_sent || self.class() == Terminal { self.without_side_effects() } else { self }
     }
 
@@ -27,7 +29,7 @@ impl Error {
     pub(crate) fn changed_nothing(self) -> Result<Self, Self> {
         match self {
             Self::NoSideEffects(error) => Ok(*error),
-            error @ Self::InvalidEnvironment(_) => Ok(error),
+            error @ (Self::InvalidEnvironment(_) | Self::PrefixTooLong { .. }) => Ok(error),
             error => Err(error),
         }
     }
@@ -35,7 +37,7 @@ impl Error {
     /// The error without the mark.
     fn cause(&self) -> &Self {
         match self {
-            Self::NoSideEffects(error) => error,
+            Self::NoSideEffects(error) | Self::NotAssumed(error) => error.cause(),
             error => error,
         }
     }
@@ -47,6 +49,8 @@ impl Error {
     fn reason_and_class(&self) -> (&'static str, FailureClass) {
         match self {
             Self::InvalidEnvironment(_) => (reasons::INVALID_ENVIRONMENT, Terminal),
+            Self::PrefixTooLong { .. } => (reasons::PREFIX_TOO_LONG, Terminal),
+            Self::PrefixIgnored { .. } => (reasons::NOT_SUPPORTED, Terminal),
             Self::NothingToShare => (reasons::NOTHING_TO_SHARE, Terminal),
             Self::CredentialsRefused { .. } => (reasons::CREDENTIALS_REFUSED, Terminal),
             // The operator's own identity renews itself; a Secret waits for its admin.
@@ -77,7 +81,7 @@ impl Error {
             Self::BucketNotEmpty { .. } => (reasons::NOT_VISIBLE_YET, Retryable),
             Self::NotSupported { .. } => (reasons::NOT_SUPPORTED, Terminal),
             Self::Rejected { .. } => (reasons::REJECTED, Terminal),
-            Self::NoSideEffects(error) => error.reason_and_class(),
+            Self::NoSideEffects(error) | Self::NotAssumed(error) => error.reason_and_class(),
         }
     }
 }

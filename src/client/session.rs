@@ -9,11 +9,10 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, future};
 use aws_sdk_sts as sts;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use crate::class::values::OwnerRole;
 use crate::client::call::{Call, CallError, Cause, Identity, NotAssumed, Operation, Resource, observe};
-use bucket_provisioner::store::Observer;
+use bucket_provisioner::store::{Observer, RoleRef};
 
 /// Whoever has assumed a role already gets no longer session of another one ("Role chaining", IAM user guide).
 const LENGTH: Duration = Duration::from_secs(3600);
@@ -21,12 +20,16 @@ const LENGTH: Duration = Duration::from_secs(3600);
 const RESERVE: Duration = Duration::from_secs(5 * 60);
 /// While a session can still be used, a failed replacement is repeated after this time.
 const RETRY: Duration = Duration::from_secs(30);
+/// Shorter than the limit of the call that waits for it.
+const TIME_LIMIT: Duration = Duration::from_secs(8);
+/// A denial may be about a session that somebody has revoked, unless it is younger.
+const REVOCABLE: Duration = Duration::from_secs(5 * 60);
 /// CloudTrail shows it.
 const NAME: &str = "aws-s3-provisioner";
 
 /// Assumes a role when it is needed, and keeps the session.
 pub(crate) struct Session {
-    role: OwnerRole,
+    role: RoleRef,
     /// Who assumes it.
     identity: Identity,
     /// Signed by the identity; `None` if the endpoint is not known.
@@ -40,6 +43,7 @@ pub(crate) struct Session {
 #[derive(Default)]
 struct Kept {
     credentials: Option<Credentials>,
+    since: Option<Instant>,
     /// No replacement is tried before.
     not_before: Option<Instant>,
 }
@@ -64,9 +68,14 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(role: OwnerRole, identity: Identity, sts: Option<sts::Client>, observer: Observer) -> Arc<Self> {
+    pub(crate) fn new(role: RoleRef, identity: Identity, sts: Option<sts::Client>, observer: Observer) -> Arc<Self> {
         let (kept, assuming) = Default::default();
         Arc::new(Self { role, identity, sts, observer, kept, assuming })
+    }
+
+    /// Its role.
+    pub(crate) fn role(&self) -> &str {
+        &self.role.name
     }
 
     /// The access key id of the present session.
@@ -82,6 +91,15 @@ impl Session {
         }
     }
 
+    /// Forgets the session if it may have been revoked ("Revoking IAM role temporary security credentials", IAM user guide):
+    /// AWS denied what it may have allowed.
+    pub(crate) fn doubt(&self) {
+        let mut kept = self.kept.lock();
+        if kept.since.is_some_and(|since| since.elapsed() >= REVOCABLE) {
+            *kept = Kept::default();
+        }
+    }
+
     async fn credentials(&self) -> Result<Credentials, CallError> {
         let usable = || self.kept.lock().usable();
         if let Some(usable) = usable() {
@@ -93,7 +111,8 @@ impl Session {
         }
         match self.assume().await {
             Ok(credentials) => {
-                *self.kept.lock() = Kept { credentials: Some(credentials.clone()), not_before: None };
+                *self.kept.lock() =
+                    Kept { credentials: Some(credentials.clone()), since: Some(Instant::now()), not_before: None };
                 Ok(credentials)
             }
             Err(error) => {
@@ -104,7 +123,7 @@ impl Session {
     }
 
     async fn assume(&self) -> Result<Credentials, CallError> {
-        let OwnerRole { arn, external_id } = &self.role;
+        let RoleRef { name: arn, external_id, .. } = &self.role;
         let call = Call {
             operation: Operation::AssumeRole,
             resource: Resource::role(arn),
@@ -117,7 +136,8 @@ impl Session {
         };
         let length = i32::try_from(LENGTH.as_secs()).ok();
         let sent = sts.assume_role().role_arn(arn).set_external_id(external_id.clone()).role_session_name(NAME);
-        let answer = observe(&self.observer, call.clone(), sent.set_duration_seconds(length).send()).await?;
+        let sent = observe(&self.observer, call.clone(), sent.set_duration_seconds(length).send());
+        let answer = timeout(TIME_LIMIT, sent).await.map_err(|_| failed(Cause::NoAnswer("timed out".to_owned())))??;
         let keys = answer.credentials.ok_or_else(|| failed(Cause::Unreadable))?;
         let end = SystemTime::try_from(keys.expiration).map_err(|_| failed(Cause::Unreadable))?;
         Ok(Credentials::new(keys.access_key_id, keys.secret_access_key, Some(keys.session_token), Some(end), NAME))

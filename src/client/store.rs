@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use crate::class::target::{Ceilings, Endpoints};
 use crate::client::account::Account;
 use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, Service, observe};
-use crate::client::codes::{is_about_credentials, is_expired};
+use crate::client::codes::is_about_credentials;
 use crate::client::error::Error;
 use crate::client::limiter::{Backoff, Limiter, Limiters};
 use crate::client::quota::Quotas;
@@ -114,7 +114,8 @@ impl Store {
             sent.answered(is_throttled);
             let repeats = match &answer {
                 Err(_) if is_throttled => backoff.wait().await,
-                Err(error) if self.role.is_some() && error.call.operation == operation && is_expired(error.code()) => {
+                // It was not executed, and the next session is another one.
+                Err(error) if self.role.is_some() && is_about_credentials(error.code()) => {
                     !mem::replace(&mut is_renewed, true)
                 }
                 Err(error) if operation.service() == Service::Objects && error.is_transient() => {
@@ -150,12 +151,13 @@ impl Store {
         let key_id = || self.role.as_ref().and_then(|session| session.key_id());
         let before = key_id();
         let answer = observe(&self.observer, self.call_to(operation, resource), sent).await;
-        if let (Err(error), Some(session)) = (&answer, &self.role)
-            && error.call.operation == operation
-            && is_about_credentials(error.code())
-        {
-            // Another call may have replaced the session meanwhile.
-            before.or_else(key_id).into_iter().for_each(|key_id| session.forget(&key_id));
+        match (&answer, &self.role) {
+            (Err(error), Some(session)) if is_about_credentials(error.code()) => {
+                // Another call may have replaced the session meanwhile.
+                before.or_else(key_id).into_iter().for_each(|key_id| session.forget(&key_id));
+            }
+            (Err(error), Some(session)) if error.code() == "AccessDenied" => session.doubt(),
+            _ => {}
         }
         answer
     }
@@ -190,7 +192,8 @@ impl Store {
     fn scope(&self, operation: Operation, resource: &Resource) -> String {
         let Endpoints { s3, region, iam, .. } = &self.endpoints;
         // If the account is not known, its credentials.
-        let account = || self.account.known().or_else(|| self.key_id.clone()).unwrap_or_default();
+        let identity = || self.role.as_ref().map(|session| session.role().to_owned()).or_else(|| self.key_id.clone());
+        let account = || self.account.known().or_else(identity).unwrap_or_default();
         match operation.service() {
             Service::Iam | Service::Sts => format!("IAM {iam:?} {} {}", account(), operation.reads()),
             Service::Buckets => format!("S3 {s3:?} {region} {}", account()),

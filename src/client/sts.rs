@@ -8,6 +8,7 @@ use crate::client::clients::AppClients;
 use crate::client::codes::{is_about_credentials, is_throttling};
 use crate::client::error::Error;
 use crate::client::store::Store;
+use bucket_provisioner::store::Access;
 
 /// The account of the provisioning credentials, if the store returns it.
 pub(crate) async fn account(store: &Store) -> Result<Option<String>, Error> {
@@ -126,9 +127,31 @@ pub(crate) async fn keys_work(app: &AppClients, target: &Target<'_>) -> Result<b
         identity: Identity::App,
         session: false,
     };
-    match observe(&app.observer, call, app.s3.list_objects_v2().bucket(bucket).max_keys(1).send()).await {
+    let access = &target.record.plan.access;
+    if !access.mode.reads() {
+        return can_write(app, bucket, access).await;
+    }
+    let list = app.s3.list_objects_v2().bucket(bucket).set_prefix(access.prefix.clone()).max_keys(1);
+    match observe(&app.observer, call, list.send()).await {
         Ok(_) => Ok(true),
         // Whatever the reason: these keys cannot use the bucket.
+        Err(error) if (400..=404).contains(&error.status()) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether keys that only write still work: an upload can be begun, and is aborted.
+async fn can_write(app: &AppClients, bucket: &str, access: &Access) -> Result<bool, Error> {
+    let call =
+        |operation| Call { operation, resource: Resource::bucket(bucket), identity: Identity::App, session: false };
+    let key = format!("{}.aws-s3-provisioner/keys-still-work", access.prefix.as_deref().unwrap_or_default());
+    let begin = app.s3.create_multipart_upload().bucket(bucket).key(&key).send();
+    match observe(&app.observer, call(Operation::CreateMultipartUpload), begin).await {
+        Ok(begun) => {
+            let abort = app.s3.abort_multipart_upload().bucket(bucket).key(&key).set_upload_id(begun.upload_id).send();
+            let _ = observe(&app.observer, call(Operation::AbortMultipartUpload), abort).await;
+            Ok(true)
+        }
         Err(error) if (400..=404).contains(&error.status()) => Ok(false),
         Err(error) => Err(error.into()),
     }

@@ -82,6 +82,7 @@ fn scope(operation: Operation, mode: Mode, has_user: bool) -> Option<Scope> {
         O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => creates.then_some(Scope::Objects),
         // With the keys of the claim's user, unless it has none.
         O::GetObject => (!has_user).then_some(Scope::Objects),
+        O::CreateMultipartUpload | O::GetBucketLocation => None,
         O::ListBuckets | O::ListAccessPoints => creates.then_some(Scope::Account),
         O::ListUsers => has_user.then_some(Scope::Account),
         O::CreateUser | O::PutUserPolicy => has_user.then_some(Scope::Giving),

@@ -1,11 +1,13 @@
 //! The inline policy of a claim's user: it allows reading, writing, listing, multipart uploads and versions on one
-//! bucket, and nothing else.
+//! bucket, or a part of that by access mode and prefix, and nothing else.
 
 use serde_json::{Map, Value, json};
 
+use crate::class::environment::Environment;
 use crate::class::region::partition;
 use crate::class::target::Target;
-use bucket_provisioner::store::Mode;
+use crate::client::error::Error;
+use bucket_provisioner::store::{Access, AccessMode, Mode, Plan, ReclaimPolicy, Record, Request};
 
 /// Name of the inline policy.
 pub(crate) const POLICY_NAME: &str = "bucket-access";
@@ -51,13 +53,13 @@ impl Dialect {
         if target.endpoints.iam_is_foreign() { Self::Foreign } else { Self::Aws }
     }
 
-    /// Replaces actions by the patterns that match them.
-    fn actions(self, mut actions: Vec<&'static str>, patterns: &[&'static str]) -> Vec<&'static str> {
+    /// Replaces actions by the patterns that match them. Who may only write gets no pattern: it would allow reading.
+    fn actions(self, mut actions: Vec<&'static str>, patterns: &[&'static str], mode: AccessMode) -> Vec<&'static str> {
         if self == Self::Foreign {
             let matches =
                 |action: &&str| patterns.iter().any(|pattern| action.starts_with(pattern.trim_end_matches('*')));
             actions.retain(|action| !matches(action));
-            actions.extend(patterns);
+            actions.extend(patterns.iter().filter(|_| mode.reads()));
         }
         actions
     }
@@ -79,33 +81,41 @@ impl Dialect {
 /// A bucket of this name in another account than `account` is somebody else's, who took the name after it became free.
 /// Stores that do not know the key of the condition ignore it.
 ///
-/// IAM allows 2,048 characters without white space for all inline policies of a user.
 fn document(target: &Target<'_>, account: Option<&str>, scope: Scope, dialect: Dialect) -> String {
+    let Access { mode, prefix, .. } = &target.record.plan.access;
     let bucket = format!("arn:{}:s3:::{}", partition(&target.endpoints.region).id, target.bucket());
-    let objects = format!("{bucket}/*");
-    let (mut on_bucket, mut on_objects) = (ON_BUCKET.to_vec(), ON_OBJECTS.to_vec());
-    if scope != Scope::Earlier {
-        on_bucket.push("s3:GetBucketVersioning");
-        on_objects.extend(ON_TAGS_AND_ACLS);
-    }
-    if scope == Scope::Granted {
-        on_objects.retain(|action| *action != "s3:DeleteObjectVersion");
-    }
-    let on_bucket = dialect.actions(on_bucket, &PATTERNS_ON_BUCKET);
-    let on_objects = dialect.actions(on_objects, &PATTERNS_ON_OBJECTS);
+    let of_claim = format!("{}*", prefix.as_deref().unwrap_or_default());
+    let objects = format!("{bucket}/{of_claim}");
+    let (mut on_bucket, on_objects) = actions(*mode, scope);
+    // The keys of uploads that others began under their prefixes cannot be left out.
+    let listing = match prefix {
+        Some(_) => on_bucket.extract_if(.., |action| action.starts_with("s3:List")).collect(),
+        None => Vec::new(),
+    };
+    let listing = listing.into_iter().filter(|action| *action != "s3:ListBucketMultipartUploads").collect();
+    let listing = dialect.actions(listing, &[], *mode);
+    let on_bucket = match prefix {
+        Some(_) => on_bucket,
+        None => dialect.actions(on_bucket, &PATTERNS_ON_BUCKET, *mode),
+    };
+    let on_objects = dialect.actions(on_objects, &PATTERNS_ON_OBJECTS, *mode);
+    let in_prefix = ("StringLike", "s3:prefix", json!(of_claim));
     // Tools set these two by themselves. Other ACLs would make an object public.
-    let acls = ("s3:x-amz-acl".to_owned(), json!(["private", "bucket-owner-full-control"]));
+    let acls = ("StringEquals", "s3:x-amz-acl", json!(["private", "bucket-owner-full-control"]));
 
     let mut allowed = vec![(on_bucket, &bucket, None), (on_objects, &objects, None)];
-    if scope != Scope::Earlier {
+    if !listing.is_empty() {
+        allowed.push((listing, &bucket, Some(in_prefix)));
+    }
+    if scope != Scope::Earlier && mode.writes() {
         allowed.push((vec!["s3:PutObjectAcl"], &objects, Some(acls)));
     }
     let mut statements = Vec::new();
     for (actions, resource, only) in allowed {
         for mut condition in dialect.in_account(account) {
-            if let Some((key, values)) = only.clone() {
-                let equals = condition.entry("StringEquals").or_insert_with(|| json!({}));
-                equals[key] = values;
+            if let Some((operator, key, values)) = only.clone() {
+                let compared = condition.entry(operator).or_insert_with(|| json!({}));
+                compared[key] = values;
             }
             let mut statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
             if !condition.is_empty() {
@@ -115,6 +125,40 @@ fn document(target: &Target<'_>, account: Option<&str>, scope: Scope, dialect: D
         }
     }
     json!({ "Version": "2012-10-17", "Statement": statements }).to_string()
+}
+
+/// For all inline policies of a user, without white space ("IAM and AWS STS quotas", IAM user guide).
+const LENGTH_MAX: usize = 2048;
+
+/// Fails if the policy of the claim could become longer than IAM allows. Without a prefix, the longest names fit.
+///
+/// # Errors
+/// [`Error::PrefixTooLong`].
+pub(crate) fn check_length<T>(request: &Request<'_, T>, plan: &Plan, environment: &Environment) -> Result<(), Error> {
+    let Access { most, prefix: Some(prefix), .. } = &plan.access else { return Ok(()) };
+    let mut record = Record::new(request.claim.clone(), request.class_name, ReclaimPolicy::Retain, plan.clone());
+    record.plan.access.mode = *most;
+    let length = of(&Target::of(&record, environment)).len();
+    let (prefix, max) = (prefix.clone(), LENGTH_MAX);
+    if length > max { Err(Error::PrefixTooLong { prefix, length, max }) } else { Ok(()) }
+}
+
+/// What a mode allows on the bucket, and on its objects.
+fn actions(mode: AccessMode, scope: Scope) -> (Vec<&'static str>, Vec<&'static str>) {
+    match mode {
+        AccessMode::ReadOnly => return (READING_BUCKET.to_vec(), READING_OBJECTS.to_vec()),
+        AccessMode::WriteOnly => return (vec!["s3:GetBucketLocation"], WRITING_OBJECTS.to_vec()),
+        AccessMode::ReadWrite => {}
+    }
+    let (mut on_bucket, mut on_objects) = (ON_BUCKET.to_vec(), ON_OBJECTS.to_vec());
+    if scope != Scope::Earlier {
+        on_bucket.push("s3:GetBucketVersioning");
+        on_objects.extend(ON_TAGS_AND_ACLS);
+    }
+    if scope == Scope::Granted {
+        on_objects.retain(|action| *action != "s3:DeleteObjectVersion");
+    }
+    (on_bucket, on_objects)
 }
 
 /// Without `s3:Get*`, which would show the configuration of the bucket.
@@ -145,6 +189,23 @@ const ON_TAGS_AND_ACLS: [&str; 5] = [
     "s3:PutObjectTagging",
 ];
 
+const READING_BUCKET: [&str; 4] =
+    ["s3:GetBucketLocation", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"];
+
+const READING_OBJECTS: [&str; 7] = [
+    "s3:GetObject",
+    "s3:GetObjectAcl",
+    "s3:GetObjectAttributes",
+    "s3:GetObjectTagging",
+    "s3:GetObjectVersion",
+    "s3:GetObjectVersionAttributes",
+    "s3:GetObjectVersionTagging",
+];
+
+/// A multipart upload needs its parts to be listed, and can be aborted.
+const WRITING_OBJECTS: [&str; 4] =
+    ["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts", "s3:PutObject", "s3:PutObjectTagging"];
+
 /// What a document that IAM returned is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -168,8 +229,11 @@ pub(crate) fn compare(found: &str, target: &Target<'_>) -> Found {
         let all = accounts.iter().flat_map(|account| [(account, Dialect::Aws), (account, Dialect::Foreign)]);
         all.into_iter().any(|(account, dialect)| is(document(target, *account, scope, dialect)))
     };
+    let access = &target.record.plan.access;
     if is(of(target)) {
         Found::Wanted
+    } else if !access.is_full() {
+        if was(Scope::of(target)) { Found::Earlier } else { Found::Other }
     } else if was(Scope::Earlier) && target.record.plan.mode == Mode::Granted {
         Found::Wider
     } else if was(Scope::of(target)) || was(Scope::Earlier) {
@@ -197,9 +261,7 @@ mod tests {
     use percent_encoding::NON_ALPHANUMERIC;
 
     use super::*;
-    use crate::class::environment::Environment;
     use crate::testing::{at_foreign_iam, granted, named, planned_as, record, without_account};
-    use bucket_provisioner::store::Record;
 
     fn written(record: &Record) -> String {
         of(&Target::of(record, &Environment::default()))
@@ -288,8 +350,72 @@ mod tests {
         longest.account = Some("123456789012".into());
         for record in [longest.clone(), at_foreign_iam(longest)] {
             let written = written(&record);
-            assert!(written.len() < 2048 && written.contains("123456789012"), "{}: {written}", written.len());
+            assert!(written.len() < LENGTH_MAX && written.contains("123456789012"), "{}: {written}", written.len());
         }
+    }
+
+    fn limited(mode: AccessMode, prefix: Option<&str>) -> Record {
+        let mut record = granted();
+        record.plan.access = Access::of_mode(mode);
+        record.plan.access.prefix = prefix.map(str::to_owned);
+        record
+    }
+
+    fn allowed(record: &Record) -> Vec<(String, String, String)> {
+        let document: Value = serde_json::from_str(&written(record)).unwrap();
+        let statements = document["Statement"].as_array().unwrap().iter();
+        let shown = |value: &Value| value.to_string().replace("s3:", "").replace('"', "");
+        statements.map(|s| (shown(&s["Action"]), shown(&s["Resource"]), shown(&s["Condition"]))).collect()
+    }
+
+    #[test]
+    fn a_mode_allows_reading_or_writing() {
+        let actions = |mode| allowed(&limited(mode, None)).into_iter().map(|(actions, ..)| actions).collect::<Vec<_>>();
+        assert_eq!(
+            actions(AccessMode::ReadOnly),
+            [
+                "[GetBucketLocation,GetBucketVersioning,ListBucket,ListBucketVersions]",
+                "[GetObject,GetObjectAcl,GetObjectAttributes,GetObjectTagging,GetObjectVersion,GetObjectVersionAttributes,GetObjectVersionTagging]"
+            ]
+        );
+        assert_eq!(
+            actions(AccessMode::WriteOnly),
+            [
+                "[GetBucketLocation]",
+                "[AbortMultipartUpload,ListMultipartUploadParts,PutObject,PutObjectTagging]",
+                "[PutObjectAcl]"
+            ]
+        );
+        for record in [limited(AccessMode::ReadOnly, None), at_foreign_iam(limited(AccessMode::ReadOnly, None))] {
+            assert!(!written(&record).contains("Put") && !written(&record).contains("Delete"), "{}", written(&record));
+        }
+        for record in [limited(AccessMode::WriteOnly, None), at_foreign_iam(limited(AccessMode::WriteOnly, None))] {
+            assert!(!written(&record).contains("GetObject") && !written(&record).contains("*\",\"s3:"));
+            assert!(!written(&record).contains("ListBucket") && !written(&record).contains("s3:List*"));
+        }
+    }
+
+    #[test]
+    fn a_prefix_limits_objects_and_listings() {
+        let shown = allowed(&limited(AccessMode::ReadWrite, Some("shop/")));
+        let on: Vec<_> = shown.iter().map(|(_, resource, _)| resource.as_str()).collect();
+        assert_eq!(on, ["arn:aws:::photos", "arn:aws:::photos/shop/*", "arn:aws:::photos", "arn:aws:::photos/shop/*"]);
+        assert_eq!(shown[0].0, "[GetBucketLocation,GetBucketVersioning]");
+        assert_eq!(
+            (shown[2].0.as_str(), shown[2].2.as_str()),
+            ("[ListBucket,ListBucketVersions]", "{StringLike:{prefix:shop/*}}")
+        );
+        let patterns = written(&at_foreign_iam(limited(AccessMode::ReadOnly, Some("shop/"))));
+        assert!(!patterns.contains(r#""Resource":"arn:aws:s3:::photos""#) || patterns.contains("s3:prefix"));
+    }
+
+    /// Beside that, an earlier version's document would be taken for a narrower one.
+    #[test]
+    fn only_full_access_knows_the_documents_of_earlier_versions() {
+        let reader = limited(AccessMode::ReadOnly, None);
+        let target = Target::of(&reader, &Environment::default());
+        assert_eq!(compare(&written(&granted()), &target), Found::Other);
+        assert_eq!(compare(&of(&target), &target), Found::Wanted);
     }
 
     /// A bucket that existed before may be in any account.

@@ -1,31 +1,37 @@
 //! Trying a claim's keys on its bucket, once. It takes seconds until a new key works everywhere, and one host of the
 //! store may accept it before the next one does. So there are two calls, each on its own connection.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use crate::class::target::Target;
 use crate::client::call::{Call, CallError, Identity, Operation, Resource, observe};
 use crate::client::clients::AppClients;
 use crate::client::error::Error;
 use bucket_provisioner::store::{Mode, Probe};
 
-/// With the claim's uid behind it, the key of an object that does not exist.
+/// With the claim's uid behind it, and its prefix before it, the key of an object that does not exist.
 pub(crate) const NO_SUCH_KEY: &str = ".aws-s3-provisioner/tries-whether-keys-work/";
 
-/// Lists at most one object, and reads one that does not exist.
+/// How often, and how far apart, an upload is aborted.
+const ABORTS: u32 = 10;
+const ABORT_WAIT: Duration = Duration::from_millis(500);
+
+/// Lists at most one object, and reads one that does not exist; or begins an upload, and aborts it.
 pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
+    if target.record.plan.access.mode.reads() { reads(app, target).await } else { writes(app, target).await }
+}
+
+async fn reads(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
     let bucket = target.bucket_ref();
-    let call = |operation| Call {
-        operation,
-        resource: Resource::bucket(bucket.name),
-        identity: whose(target),
-        session: false,
-    };
     let listed = app.s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
-    let key = format!("{NO_SUCH_KEY}{}", target.record.claim.uid);
+    let listed = listed.set_prefix(target.record.plan.access.prefix.clone());
     // If the object exists, its content is not read.
-    let read = app.s3.get_object().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).key(key);
+    let read = app.s3.get_object().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).key(key(target));
     let (listed, read) = tokio::join!(
-        observe(&app.observer, call(Operation::ListObjectsV2), listed.send()),
-        observe(&app.observer, call(Operation::GetObject), read.send()),
+        observe(&app.observer, call(target, Operation::ListObjectsV2), listed.send()),
+        observe(&app.observer, call(target, Operation::GetObject), read.send()),
     );
     let read = match read {
         // The object does not exist. Keys that cannot list the bucket would get 403 instead.
@@ -34,21 +40,82 @@ pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe
         Err(error) if target.record.plan.mode == Mode::Granted && error.code() == "AccessDenied" => Ok(()),
         answer => answer.map(drop),
     };
-    let outcomes = [listed.map(drop), read].map(|answer| match answer {
-        Ok(()) => Ok(Probe::Usable),
+    let probe = both(outcome(target, listed)?, outcome(target, read)?)?;
+    if probe == Probe::Usable {
+        check_prefix(app, target).await?;
+    }
+    Ok(probe)
+}
+
+/// AWS lets keys list only what the policy allows; other stores may ignore its condition.
+async fn check_prefix(app: &AppClients, target: &Target<'_>) -> Result<(), Error> {
+    if target.record.plan.access.prefix.is_none() || !target.endpoints.iam_is_foreign() {
+        return Ok(());
+    }
+    let list = app.s3.list_objects_v2().bucket(target.bucket()).max_keys(1).send();
+    match observe(&app.observer, call(target, Operation::ListObjectsV2), list).await {
+        Ok(_) => Err(Error::PrefixIgnored { bucket: target.bucket().to_owned() }),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Leaves no object and no version, and an object lock does not keep it.
+async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
+    let bucket = target.bucket_ref();
+    let begin = app.s3.create_multipart_upload().bucket(bucket.name).key(key(target));
+    let begin = begin.set_expected_bucket_owner(bucket.account()).send();
+    let begun = observe(&app.observer, call(target, Operation::CreateMultipartUpload), begin).await;
+    if target.record.plan.mode == Mode::Granted && begun.as_ref().is_err_and(|error| error.code() == "AccessDenied") {
+        // A bucket that existed before can have a policy that demands more, such as a header.
+        let located =
+            app.s3.get_bucket_location().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).send();
+        return outcome(target, observe(&app.observer, call(target, Operation::GetBucketLocation), located).await);
+    }
+    let upload = begun.as_ref().ok().and_then(|begun| begun.upload_id.clone());
+    let begun = outcome(target, begun)?;
+    let Some(upload) = upload else { return Ok(begun) };
+    // Another host may not know the key yet, and nobody would find the upload again.
+    for _ in 0..ABORTS {
+        let abort = app.s3.abort_multipart_upload().bucket(bucket.name).key(key(target)).upload_id(&upload);
+        let abort = abort.set_expected_bucket_owner(bucket.account()).send();
+        match observe(&app.observer, call(target, Operation::AbortMultipartUpload), abort).await {
+            Err(error) if is_unknown(&error) || error.status() == 0 => sleep(ABORT_WAIT).await,
+            Err(error) if error.status() == 404 => return Ok(begun),
+            aborted => return both(begun, outcome(target, aborted)?),
+        }
+    }
+    Ok(Probe::NotYet("the upload was not aborted".to_owned()))
+}
+
+/// The key of an object that does not exist.
+fn key(target: &Target<'_>) -> String {
+    let prefix = target.record.plan.access.prefix.as_deref().unwrap_or_default();
+    format!("{prefix}{NO_SUCH_KEY}{}", target.record.claim.uid)
+}
+
+fn call(target: &Target<'_>, operation: Operation) -> Call {
+    Call { operation, resource: Resource::bucket(target.bucket()), identity: whose(target), session: false }
+}
+
+fn outcome<T>(target: &Target<'_>, answer: Result<T, CallError>) -> Result<Probe, Error> {
+    match answer {
+        Ok(_) => Ok(Probe::Usable),
         // The keys of the claim's user are valid, and will work soon. The provisioning credentials are not new, so a
         // refusal is final.
         Err(error) if target.user.is_some() && is_unknown(&error) => Ok(Probe::NotYet(code_or_status(&error))),
         Err(error) if target.user.is_some() && error.status() == 403 => Ok(Probe::Denied(code_or_status(&error))),
         Err(error) => Err(Error::from(error)),
-    });
-    let [listed, read] = outcomes;
-    match (listed?, read?) {
-        (Probe::Usable, read) => Ok(read),
-        // One host knows the key, and another one does not yet.
-        (Probe::Denied(_), Probe::NotYet(code)) => Ok(Probe::NotYet(code)),
-        (refused, _) => Ok(refused),
     }
+}
+
+/// What two calls show together.
+fn both(first: Probe, second: Probe) -> Result<Probe, Error> {
+    Ok(match (first, second) {
+        (Probe::Usable, second) => second,
+        // One host knows the key, and another one does not yet.
+        (Probe::Denied(_), Probe::NotYet(code)) => Probe::NotYet(code),
+        (refused, _) => refused,
+    })
 }
 
 /// A claim without its own user shares the provisioning credentials.

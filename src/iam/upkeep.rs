@@ -49,11 +49,27 @@ pub(crate) async fn deactivate(
 /// Compares bucket, user, policy and keys with what was created, and repairs what it can.
 pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags, keys: &[&str]) -> Result<Checkup, Error> {
     let mut checkup = Checkup::default();
+    // Before all others, of which any may fail.
+    let applied = match target.user {
+        Some(user) if target.record.plan.changes => change_policy(store, target, user).await?,
+        _ => false,
+    };
     checkup.repaired.extend(bucket::check(store, target, tags).await?);
     if let Some(user) = target.user {
-        check_user(store, target, user, tags, keys, &mut checkup).await?;
+        check_user(store, target, user, tags, keys, (&mut checkup, applied)).await?;
     }
     Ok(checkup)
+}
+
+/// Writes the policy of a record that was changed; reading it first could show what it was before an earlier change. Returns
+/// whether it was written: not if the tags do not prove that the user is the claim's.
+async fn change_policy(store: &Store, target: &Target<'_>, user: UserSpec<'_>) -> Result<bool, Error> {
+    let Some(found) = user::ignore_not_found(user::tags_of(store, user.name).await)? else { return Ok(false) };
+    let is_ours = user::ownership(target, user.name, &found).is_proven() && target.go_policy.is_none();
+    if is_ours {
+        user::put_policy(store, target, user.name).await?;
+    }
+    Ok(is_ours)
 }
 
 async fn check_user(
@@ -62,7 +78,7 @@ async fn check_user(
     user: UserSpec<'_>,
     tags: &Tags,
     keys: &[&str],
-    checkup: &mut Checkup,
+    (checkup, applied): (&mut Checkup, bool),
 ) -> Result<(), Error> {
     let name = user.name;
     let Some(found) = user::ignore_not_found(user::tags_of(store, name).await)? else {
@@ -78,7 +94,11 @@ async fn check_user(
     checkup.keys_inactive = present.inactive;
     if target.go_policy.is_none() {
         checkup.repaired.extend(repair_tags(store, target, name, &found, tags).await?);
-        checkup.repaired.extend(repair_policy(store, target, name).await?);
+        match target.record.plan.changes {
+            true if applied => {}
+            true => user::put_policy(store, target, name).await?,
+            false => checkup.repaired.extend(repair_policy(store, target, name).await?),
+        }
     }
     for id in held.into_iter().map(|key| key.id).filter(|id| !keys.contains(&id.as_str())) {
         user::delete_access_key(store, name, &id).await?;

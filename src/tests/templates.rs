@@ -77,6 +77,7 @@ impl Template {
         if let Some(name) = call("Ref") {
             return match name.as_str().unwrap() {
                 "AWS::NoValue" => Value::Null,
+                name @ ("ExternalIds" | "OwnerRoleArns") => json!(self.parameters[name].split(',').collect::<Vec<_>>()),
                 name => json!(self.parameters[name]),
             };
         }
@@ -90,6 +91,9 @@ impl Template {
         }
         if let Some(joined) = call("Fn::Join") {
             return json!(self.list(&joined[1]).join(joined[0].as_str().unwrap()));
+        }
+        if let Some(select) = call("Fn::Select") {
+            return json!(self.list(&select[1])[usize::try_from(select[0].as_u64().unwrap()).unwrap()]);
         }
         if let Some(split) = call("Fn::Split") {
             let text = self.resolved(&split[1]);
@@ -199,7 +203,7 @@ fn cloudformation_trusts_whom_the_trust_policies_trust() {
 #[test]
 fn cloudformation_connects_two_accounts() {
     let operator = "arn:aws:iam::111122223333:role/aws-s3-provisioner-my-cluster";
-    for given in [("ClusterName", "my-cluster"), ("ExternalId", "my-cluster")] {
+    for given in [("ClusterName", "my-cluster"), ("ExternalIds", "my-cluster")] {
         let template = Template::with(&[("TrustedRoleArn", operator), given]);
         assert_eq!(template.property("Role", "AssumeRolePolicyDocument"), document_of(TRUSTED));
         assert!(!template.exists("Association") && !template.exists("RolesPolicy"));

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::store::{
-    AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Endpoint, Plan, Provisioner,
-    Reason, Request, StoreError, Topic,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError, Endpoint, Plan,
+    Provisioner, Reason, Request, StoreError, Topic,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
@@ -56,7 +56,7 @@ impl Provisioner for Shelf {
     type Error = StoreError;
 
     const REASONS: &'static [&'static Reason] = &[&TAKEN, &JAMMED, &GONE, &BUILDING];
-    const CAN_ROTATE: bool = true;
+    const CAPABILITIES: Capabilities = Capabilities::NONE.with_rotation();
 
     fn endpoint(&self, (): &()) -> Endpoint {
         Endpoint::new("shelf", 80).with_region("here")

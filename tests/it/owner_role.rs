@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
-use kube::ResourceExt as _;
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::DeleteParams;
+use kube::{Api, ResourceExt as _};
 use provisioner_conformance::TempDir;
 use serde_json::{Value, json};
 
@@ -84,7 +85,8 @@ async fn bucket_and_user_are_in_the_account_of_the_role() {
 
     // By another process, and without the class.
     operator.stop().await;
-    world.classes().delete(&class, &DeleteParams::default()).await.unwrap();
+    let classes: Api<StorageClass> = Api::all(world.client.clone());
+    classes.delete(&class, &DeleteParams::default()).await.unwrap();
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;

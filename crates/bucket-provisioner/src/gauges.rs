@@ -155,7 +155,7 @@ fn set_key_ages<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
             continue;
         };
         let written = class.parameters.clone().unwrap_or_default();
-        let common = CommonParameters::parse(&written, P::BUCKET_NAMES, P::CAN_ROTATE);
+        let common = CommonParameters::parse(&written, P::BUCKET_NAMES, P::CAPABILITIES);
         if let Some(age) = common.ok().and_then(|common| common.rotate_keys_every()) {
             gauges.set_key_age(name, age);
         }

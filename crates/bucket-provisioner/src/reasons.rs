@@ -3,12 +3,14 @@
 use crate::store::{Provisioner, Reason, Topic};
 
 /// The reasons that only an edit of the claim ends, or another claim; and not what an admin does.
-const ENDED_BY_THE_CLAIM: [&str; 7] = [
+const ENDED_BY_THE_CLAIM: [&str; 9] = [
     CLAIM_UNREADABLE,
     BUCKET_NAME_MISSING,
     INVALID_BUCKET_NAME,
     BUCKET_NAME_NOT_ALLOWED,
     BUCKET_NOT_OF_CLASS,
+    ACCESS_MODE_NOT_ALLOWED,
+    INVALID_SETTING,
     BUCKET_CONFLICT,
     NOTHING_TO_UNDO,
 ];
@@ -35,6 +37,7 @@ crate::reasons! {
         SETTLING = "Settling": "the claim was deleted or edited soon after something was created for it, and not all of it was found; the operator checks once more, because the store may not show it yet", "wait, usually up to two minutes";
         REMOVING = "Removing": "the claim is deleted, and its bucket and access are being deleted", "wait";
         PURGING = "Purging": "a large bucket is being emptied before it is deleted; the message counts the objects", "wait";
+        EDIT_PENDING = "EditPending": "an edit of a bound claim is not applied yet. Only in the condition `UpToDate`", "wait; if it stays, see the event `CheckFailed`";
     }
     Claim {
         CLAIM_UNREADABLE = "ClaimUnreadable": "`spec` is missing, has a wrong type, or names both `bucketName` and `generateBucketName`", "correct `spec`, or delete the claim";
@@ -43,6 +46,8 @@ crate::reasons! {
         BUCKET_NAME_NOT_ALLOWED = "BucketNameNotAllowed": "the class does not let claims choose names (`explicitNames`), or not with this prefix (`bucketNamePrefix`)", "see the message";
         NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed": "the class does not serve the claim's namespace (`allowedNamespaces`, `allowedNamespaceSelector`)", "use another class, or ask an admin";
         BUCKET_NOT_OF_CLASS = "BucketNotOfClass": "the claim names another bucket than its brownfield class", "remove `bucketName`";
+        ACCESS_MODE_NOT_ALLOWED = "AccessModeNotAllowed": "the claim asks for an access mode that its class, or the store, does not allow", "see the message: ask for less, or use another class";
+        INVALID_SETTING = "InvalidSetting": "a setting in `spec.additionalConfig` has an invalid value; the message names it", "correct it";
         OUTPUT_EXISTS = "OutputExists": "a Secret or ConfigMap of the claim's name exists and does not belong to the claim", "rename or delete it, or create the claim under another name";
         OBJECT_BUCKET_TAKEN = "ObjectBucketTaken": "the claim needs an ObjectBucket of a certain name, and that ObjectBucket belongs to another claim", "delete that ObjectBucket if it is unused, or create the claim under another name";
         OBJECT_BUCKET_AMBIGUOUS = "ObjectBucketAmbiguous": "the ObjectBucket does not name its claim, and more than one claim is possible", "write the uid of the right claim into its `spec.additionalState.claimUID` (admin)";
@@ -77,6 +82,7 @@ crate::reasons! {
         KEYS_ROTATED = "KeysRotated": "the claim's Secret contains new keys; the message shows until when the previous key works, if it still does", "restart apps that read their keys only once";
         KEY_DEACTIVATED = "FormerKeyDeactivated": "the previous key is deactivated, and is deleted at the time in the message", "if an app still needs it, activate it in IAM (admin); restart the app";
         KEYS_RETIRED = "KeysRetired": "the previous key was deleted", "";
+        ACCESS_CHANGED = "AccessChanged": "the claim's keys may now do more or less with its bucket, because its setting `accessMode` was changed; the keys are the same", "";
         ADOPTED = "Adopted": "the claim adopted an ObjectBucket, with its bucket and user", "";
     }
     Warning {

@@ -1,7 +1,7 @@
 //! What is refused before the store is called.
 
 use super::reasons;
-use crate::store::{NameError, ParameterError, SecretRef};
+use crate::store::{AccessMode, NameError, ParameterError, SecretRef};
 
 /// Why a claim is refused before the store is called, so that nothing has changed there. Somebody must change the claim, its
 /// class or the Secret with the provisioning credentials. `Display` is the message on the claim: what is wrong, then
@@ -32,6 +32,21 @@ pub(crate) enum Refusal {
     /// `name` can be a prefix.
     #[error("{field}: StorageClass {class} does not allow the name {name:?}: {remedy}")]
     BucketNameNotAllowed { class: String, field: &'static str, name: String, remedy: String },
+
+    /// `problem` includes the remedy.
+    #[error("spec.additionalConfig.{key}: {value:?} {problem}")]
+    InvalidSetting { key: &'static str, value: String, problem: String },
+
+    /// `problem` includes the first remedy.
+    #[error(
+        "spec.additionalConfig.accessMode is {:?}, but StorageClass {class} {problem}, or use another class", .asked.as_str()
+    )]
+    AccessModeNotAllowed { asked: AccessMode, class: String, problem: String },
+
+    #[error(
+        "StorageClass {class} gives claims the provisioning credentials, which accessMode and prefix cannot limit: use a class that creates a user for each claim"
+    )]
+    AccessNotLimited { class: String },
 
     /// `problem` includes the remedy, and never a value.
     #[error("Secret {secret} {problem}")]
@@ -71,6 +86,8 @@ impl Refusal {
             Self::BucketNotOfClass { .. } => reasons::BUCKET_NOT_OF_CLASS,
             Self::NamespaceNotAllowed { .. } => reasons::NAMESPACE_NOT_ALLOWED,
             Self::BucketNameNotAllowed { .. } => reasons::BUCKET_NAME_NOT_ALLOWED,
+            Self::InvalidSetting { .. } => reasons::INVALID_SETTING,
+            Self::AccessModeNotAllowed { .. } | Self::AccessNotLimited { .. } => reasons::ACCESS_MODE_NOT_ALLOWED,
             Self::InvalidOwnerSecret { .. } | Self::OwnerSecretMissing => reasons::INVALID_OWNER_SECRET,
             Self::RecordedParametersUnreadable(_) => reasons::RECORDED_PARAMETERS_UNREADABLE,
             Self::ParametersNotRecorded(_) => reasons::INVALID_OUTPUT,

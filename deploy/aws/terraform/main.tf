@@ -13,12 +13,13 @@ locals {
   docs      = "${path.module}/../../../docs"
 
   by_another_role = var.trusted_role_arn != ""
+  trusted_account = element(split(":", "${var.trusted_role_arn}::::"), 4)
   by_pod_identity = !local.by_another_role && var.oidc_provider == ""
 
   role_name     = var.role_name == "" ? "aws-s3-provisioner-${var.cluster_name}" : var.role_name
   user_path     = var.user_path == "" ? "/aws-s3-provisioner-${var.cluster_name}/" : var.user_path
   boundary_name = var.boundary_name == "" ? "aws-s3-provisioner-boundary-${var.cluster_name}" : var.boundary_name
-  external_id   = var.external_id == "" ? var.cluster_name : var.external_id
+  external_ids  = length(var.external_ids) == 0 ? [var.cluster_name] : var.external_ids
   boundary_arn  = var.existing_boundary_arn == "" ? aws_iam_policy.boundary[0].arn : var.existing_boundary_arn
 
   files = {
@@ -38,6 +39,7 @@ locals {
   next             = "\", \"arn:${local.partition}:s3:::"
   prefixes         = join("*${local.next}", var.bucket_prefixes)
   buckets          = join(local.next, local.existing_buckets)
+  listed_ids       = join("\", \"", local.external_ids)
   objects          = join("/*${local.next}", local.existing_buckets)
 
   boundary = replace(
@@ -79,10 +81,13 @@ locals {
   )
   trusted = replace(
     replace(
-      file("${path.module}/../owner-role-trust-policy.json"),
-      "arn:aws:iam::111122223333:role/aws-s3-provisioner-my-cluster", var.trusted_role_arn
+      replace(
+        file("${path.module}/../owner-role-trust-policy.json"),
+        "arn:aws:iam::111122223333:role/aws-s3-provisioner-my-cluster", var.trusted_role_arn
+      ),
+      "\"111122223333\"", "\"${local.trusted_account}\""
     ),
-    ":ExternalId\": \"my-cluster", ":ExternalId\": \"${local.external_id}"
+    "\"my-cluster\"", "\"${local.listed_ids}\""
   )
   roles = replace(
     file("${local.docs}/owner-iam-policy-roles.json"),

@@ -65,13 +65,13 @@ variable "trusted_role_arn" {
   }
 }
 
-variable "external_id" {
-  description = "With trusted_role_arn: the parameter ownerRoleExternalId of the StorageClasses. Empty for the name of the cluster."
-  type        = string
-  default     = ""
+variable "external_ids" {
+  description = "With trusted_role_arn: the parameter ownerRoleExternalId of the StorageClasses, and of earlier ones, which bound claims have. Empty for the name of the cluster."
+  type        = list(string)
+  default     = []
 
   validation {
-    condition     = can(regex("^([A-Za-z0-9_+=,.@:/-]{2,1224})?$", var.external_id))
+    condition     = alltrue([for id in var.external_ids : can(regex("^[A-Za-z0-9_+=,.@:/-]{2,1224}$", id))])
     error_message = "Write 2 to 1,224 letters, digits and _+=,.@:/-."
   }
 }

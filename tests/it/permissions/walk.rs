@@ -68,6 +68,7 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     recall(world, rotating.name).await;
     wait_for_class(stage).await;
     share(stage).await;
+    limit(stage).await;
     delete_later(stage).await;
     take_over(world, &legacy, policy == BOUNDED).await;
 
@@ -175,6 +176,29 @@ async fn share(stage: &Stage) {
     world.delete_claim("archive").await;
     world.wait_gone("archive").await;
     assert!(world.account.bucket_exists(&existing).await);
+}
+
+/// Keys that only write are tried by an upload; where the bucket's own policy denies that, they are asked where the bucket is.
+async fn limit(stage: &Stage) {
+    let world = &stage.world;
+    let existing = world.unique("written");
+    world.account.create_bucket(&existing).await;
+    let class = stage.class("written", &[("bucketName", &existing)]).await;
+    let spec = json!({ "storageClassName": class, "additionalConfig": { "accessMode": "WriteOnly" } });
+    world.claim_with("writer", spec.clone()).await;
+    world.wait_bound("writer").await;
+    let bucket = existing.clone();
+    world.aws.inject(move |call| match call.name.as_str() {
+        "CreateMultipartUpload" if call.target.contains(&bucket) => Verdict::Answer(403, DENIED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    world.claim_with("denied-writer", spec).await;
+    world.wait_bound("denied-writer").await;
+    world.aws.leave_alone();
+    for claim in ["writer", "denied-writer"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
 }
 
 /// A claim whose bucket is deleted later, and can be requested again from its namespace.

@@ -105,6 +105,8 @@ pub mod config {
     /// The entries that every ConfigMap has.
     pub const ALL: [&str; 7] =
         [BUCKET_NAME, BUCKET_HOST, BUCKET_PORT, BUCKET_REGION, BUCKET_SUBREGION, AWS_REGION, AWS_DEFAULT_REGION];
+    /// How the keys of the objects begin that the app may use; only for classes with `prefix`.
+    pub const BUCKET_PREFIX: &str = "BUCKET_PREFIX";
     /// URL of the S3 endpoint, as AWS SDKs read it; only for other endpoints than AWS's default one.
     pub const AWS_ENDPOINT_URL_S3: &str = "AWS_ENDPOINT_URL_S3";
 }
@@ -114,7 +116,7 @@ pub mod config {
 pub fn is_standard_output(key: &str) -> bool {
     secret::ALL.contains(&key)
         || config::ALL.contains(&key)
-        || [secret::SESSION_TOKEN, config::AWS_ENDPOINT_URL_S3].contains(&key)
+        || [secret::SESSION_TOKEN, config::AWS_ENDPOINT_URL_S3, config::BUCKET_PREFIX].contains(&key)
 }
 
 /// Keys of `ObjectBucket.spec.additionalState` that the controller writes. A store adds its own. Some repeat
@@ -146,6 +148,16 @@ pub mod state {
     pub const SECRET_NAME: &str = "secretName";
     /// The role that the provisioning credentials assume; absent for none.
     pub const OWNER_ROLE: &str = "ownerRole";
+    /// Its external id; absent for none.
+    pub const OWNER_ROLE_EXTERNAL_ID: &str = "ownerRoleExternalId";
+    /// What the claim's keys may do: `ReadOnly` or `WriteOnly`; absent for `ReadWrite`.
+    pub const ACCESS_MODE: &str = "accessMode";
+    /// The most that the class allowed, in the same words.
+    pub const CLASS_ACCESS_MODE: &str = "classAccessMode";
+    /// How the keys of the objects begin that the claim may use; absent for all.
+    pub const PREFIX: &str = "prefix";
+    /// `true` until the store has applied what was changed here for a bound claim.
+    pub const CHANGES: &str = "changes";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
     /// Age at which keys are rotated, in seconds.
@@ -174,7 +186,7 @@ pub mod state {
     /// who wrote the record.
     pub const GO_POLICY_ARN: &str = "ARN";
     /// The keys that a store must not use; nor those that begin with [`OUTPUT`].
-    pub const ALL: [&str; 24] = [
+    pub const ALL: [&str; 29] = [
         CLAIM_NAMESPACE,
         CLAIM_NAME,
         CLAIM_UID,
@@ -187,6 +199,11 @@ pub mod state {
         SECRET_NAMESPACE,
         SECRET_NAME,
         OWNER_ROLE,
+        OWNER_ROLE_EXTERNAL_ID,
+        ACCESS_MODE,
+        CLASS_ACCESS_MODE,
+        PREFIX,
+        CHANGES,
         ENDPOINT_URL,
         ROTATE_KEYS_EVERY,
         KEY_GRACE_PERIOD,

@@ -49,12 +49,13 @@ pub(crate) fn credentials(owner: &OwnerRef, account: &str) -> String {
 mod tests {
     use super::*;
     use crate::decide::testing::record;
+    use crate::store::RoleRef;
 
     #[test]
     fn object_buckets_are_counted_by_owner_store_and_account() {
         let in_account = |account: Option<&str>| Record { account: account.map(str::to_owned), ..record() };
         let mut elsewhere = in_account(Some("3"));
-        elsewhere.plan.owner.role = Some("another".into());
+        elsewhere.plan.owner.role = Some(RoleRef::new("another"));
         let mut accounts = Accounts::default();
         for (name, record) in [("a", in_account(Some("1"))), ("b", in_account(Some("1"))), ("c", in_account(Some("2")))]
         {

@@ -1,7 +1,7 @@
 //! Checks the constants and types of a store against the requirements of the trait. An error here would affect every
 //! class and claim, so the operator does not start.
 
-use crate::store::{CommonParameters, Parameters as _, Provisioner, names};
+use crate::store::{Capabilities, CommonParameters, Parameters as _, Provisioner, names};
 
 /// # Errors
 /// The requirement that is not met and the remedy, for the authors of the store.
@@ -18,7 +18,7 @@ fn parameters<P: Provisioner>() -> Result<(), String> {
     P::Parameters::check()?;
     let own = P::Parameters::names();
     // Also those of stores that rotate keys, because a later version of the store may rotate them.
-    match CommonParameters::names(true).find(|common| own.contains(common)) {
+    match CommonParameters::names(Capabilities::ALL).find(|common| own.contains(common)) {
         Some(name) => Err(format!("{name:?} is a parameter of the library; rename the field")),
         None => Ok(()),
     }

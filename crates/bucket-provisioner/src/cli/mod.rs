@@ -320,7 +320,7 @@ fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
 /// The class parameters of a store, and those that all stores share, as a table in Markdown.
 fn parameters_table<P: Provisioner>() -> String {
     let mut all = P::Parameters::table();
-    all.extend(CommonParameters::table_for::<P::Owner>(P::CAN_ROTATE));
+    all.extend(CommonParameters::table_for::<P::Owner>(P::CAPABILITIES));
     parameters::markdown(&all)
 }
 

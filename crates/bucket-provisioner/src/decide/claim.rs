@@ -10,9 +10,10 @@ use kube::core::ObjectMeta;
 use crate::api::{
     ClaimPhase, Condition, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire,
 };
+use crate::decide::access::{self, Settings};
 use crate::decide::metadata::{NOTE_MAX, has_finalizer};
 use crate::error::Error;
-use crate::store::{ClaimId, Mode, Record};
+use crate::store::{Capabilities, ClaimId, Mode, Plan, Record};
 
 /// A claim, or the error if it does not parse.
 pub(crate) type Guarded = Guard<ObjectBucketClaim>;
@@ -55,12 +56,19 @@ pub(crate) enum LabelOwner {
 /// How many keys of `additionalConfig` are reported, and how much of each. A tenant can write a megabyte of them.
 const CONFIG_KEYS: usize = 8;
 
-const CONFIG_KEY_LENGTH: usize = 64;
+const CONFIG_LENGTH: usize = 64;
 
-/// The cached part of `additionalConfig`: the keys to report and one more, to know that there are others; no values.
-fn trimmed(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let cut = |key: &String| key.chars().take(CONFIG_KEY_LENGTH).collect();
-    config.keys().take(CONFIG_KEYS + 1).map(|key| (cut(key), String::new())).collect()
+/// The cached part of `additionalConfig`: what the operator knows; and the keys of the rest that are reported, and one more,
+/// to know that there are others.
+fn trimmed(config: &Settings) -> Settings {
+    let cut = |text: &String| text.chars().take(CONFIG_LENGTH).collect();
+    let (known, others): (Vec<_>, Vec<_>) = config.iter().partition(|(key, _)| is_known(key));
+    let known = known.into_iter().map(|(key, value)| (key.clone(), cut(value)));
+    known.chain(others.into_iter().take(CONFIG_KEYS + 1).map(|(key, _)| (cut(key), String::new()))).collect()
+}
+
+fn is_known(key: &str) -> bool {
+    key == access::ACCESS_MODE
 }
 
 /// Reduces a claim to what is needed, before it is cached, because there are thousands.
@@ -186,6 +194,13 @@ impl Claim {
         self.spec.as_ref().map_err(|(error, _)| Error::ClaimUnreadable { error: error.clone() })
     }
 
+    /// Takes the settings of a newer version of this claim.
+    pub(crate) fn take_settings(&mut self, newer: &Self) {
+        if let (Ok(spec), Ok(newer)) = (&mut self.spec, &newer.spec) {
+            spec.additional_config.clone_from(&newer.additional_config);
+        }
+    }
+
     /// The class that it names.
     pub(crate) fn class(&self) -> Option<&str> {
         let class = match &self.spec {
@@ -287,14 +302,20 @@ fn begins_with(bucket: &str, prefix: &str) -> bool {
 pub(crate) struct Ignored {
     /// A message about an edit after binding.
     pub(crate) edit: Option<String>,
+    /// A message about an edit that has no effect yet.
+    pub(crate) pending: Option<String>,
     /// A message about unknown keys of `additionalConfig`.
     pub(crate) config: Option<String>,
 }
 
 /// What a bound claim asks for without effect.
-pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Record) -> Ignored {
-    let edit = ignored_edit(spec, record).or_else(|| ignored_undo(claim, record));
-    Ignored { edit, config: ignored_config(spec) }
+pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Record, has: Capabilities) -> Ignored {
+    let of_access = || access::ignored(spec, record, has);
+    let edit = ignored_edit(spec, record).or_else(of_access).or_else(|| ignored_undo(claim, record));
+    let Plan { access, changes, .. } = &record.plan;
+    let pending =
+        changes.then(|| format!("the access mode {} of the claim's keys is not applied yet; retrying", access.mode));
+    Ignored { edit, pending, config: ignored_config(spec, has) }
 }
 
 /// A claim that asks too late for the bucket of a deleted one: it has a bucket of its own.
@@ -308,9 +329,13 @@ fn ignored_undo(claim: &Claim, record: &Record) -> Option<String> {
 }
 
 /// Otherwise users would believe that `maxSize: 2G` limits the bucket.
-fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
-    let keys = spec.additional_config.as_ref().filter(|config| !config.is_empty())?;
-    let named: Vec<_> = keys.keys().take(CONFIG_KEYS).map(|key| format!("{key:?}")).collect();
+fn ignored_config(spec: &ObjectBucketClaimSpec, has: Capabilities) -> Option<String> {
+    let keys = spec.additional_config.iter().flat_map(BTreeMap::keys);
+    let keys: Vec<_> = keys.filter(|key| !(has.access_modes && is_known(key))).collect();
+    if keys.is_empty() {
+        return None;
+    }
+    let named: Vec<_> = keys.iter().take(CONFIG_KEYS).map(|key| format!("{key:?}")).collect();
     let others = if keys.len() > CONFIG_KEYS { " and others" } else { "" };
     Some(format!(
         "spec.additionalConfig has no effect, because this provisioner does not know the settings {}{others}; remove them",

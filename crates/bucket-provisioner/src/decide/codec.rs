@@ -16,10 +16,12 @@ use crate::decide::record::{Author, Stored};
 use crate::decide::release::Release;
 use crate::decide::store_outputs;
 use crate::error::Error;
-use crate::store::{ClaimId, Endpoint, Mode, OnDelete, OwnerRef, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
+use crate::store::{
+    Access, ClaimId, Endpoint, Mode, OnDelete, OwnerRef, Plan, ReclaimPolicy, Record, RoleRef, Rotation, SecretRef,
+};
 
-/// The value of [`wire::state::HANDED_OVER`].
-const HANDED_OVER: &str = "true";
+/// The value of [`wire::state::HANDED_OVER`] and [`wire::state::CHANGES`].
+const TRUE: &str = "true";
 
 /// The ObjectBucket that holds `record`.
 pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> ObjectBucket {
@@ -70,7 +72,7 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         credentials_published,
         plan,
     } = record;
-    let Plan { bucket: _, mode, endpoint, owner, user, rotation, on_delete, state, outputs } = plan;
+    let Plan { bucket: _, mode, endpoint, owner, user, rotation, on_delete, access, changes, state, outputs } = plan;
     let OwnerRef { secret: owner_secret, role: owner_role } = owner;
     let Endpoint { host: _, port: _, region: _, url } = endpoint;
 
@@ -98,8 +100,11 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if *mode == Mode::Created {
         set(wire::state::ON_DELETE, &on_delete.to_string());
     }
+    if *changes {
+        set(wire::state::CHANGES, TRUE);
+    }
     if *credentials_published {
-        set(wire::state::HANDED_OVER, HANDED_OVER);
+        set(wire::state::HANDED_OVER, TRUE);
     }
     if let Some(user) = user {
         set(wire::state::USER_NAME, user);
@@ -107,15 +112,18 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if let Some(url) = url {
         set(wire::state::ENDPOINT_URL, url);
     }
-    for (key, seconds) in rotation.recorded() {
-        set(key, &seconds);
+    for (key, value) in rotation.recorded().chain(access.recorded()) {
+        set(key, &value);
     }
     if let Some(secret) = owner_secret {
         set(wire::state::SECRET_NAMESPACE, &secret.namespace);
         set(wire::state::SECRET_NAME, &secret.name);
     }
-    if let Some(role) = owner_role {
-        set(wire::state::OWNER_ROLE, role);
+    if let Some(RoleRef { name, external_id }) = owner_role {
+        set(wire::state::OWNER_ROLE, name);
+        if let Some(id) = external_id {
+            set(wire::state::OWNER_ROLE_EXTERNAL_ID, id);
+        }
     }
     recorded
 }
@@ -305,7 +313,10 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         (None, None) => None,
         _ => return Err("spec.additionalState has only one of secretName and secretNamespace".to_owned()),
     };
+    let external_id = state.take(wire::state::OWNER_ROLE_EXTERNAL_ID);
+    let role = state.take(wire::state::OWNER_ROLE).map(|name| RoleRef { name, external_id });
     let rotation = Rotation::read_recorded(|key| state.seconds(key))?;
+    let access = Access::read_recorded(|key| state.take(key))?;
     let on_delete = match state.take(wire::state::ON_DELETE) {
         // Earlier versions recorded neither.
         None if mode == Mode::Created && record::state(object, wire::state::CLAIM_CREATED_AT).is_some() => {
@@ -327,10 +338,12 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
             region: endpoint.region.clone().ok_or_else(|| missing("spec.endpoint.region"))?,
             url,
         },
-        owner: OwnerRef { secret, role: state.take(wire::state::OWNER_ROLE) },
+        owner: OwnerRef { secret, role },
         user,
         rotation,
         on_delete,
+        access,
+        changes: release::flag(wire::state::CHANGES, state.take(wire::state::CHANGES))?,
         outputs: outputs(&mut state),
         state: state.0,
     })
@@ -400,19 +413,19 @@ pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
     let mut state = Release::write(release);
     // The status changes with the release, and no longer shows this.
     if stored.by_us() && stored.published() {
-        state[wire::state::HANDED_OVER] = json!(HANDED_OVER);
+        state[wire::state::HANDED_OVER] = json!(TRUE);
     }
     json!({ "metadata": { "uid": stored.uid }, "spec": { "additionalState": state } })
 }
 
 /// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the
-/// account, and whether its credentials were published.
+/// account, whether its credentials were published, and what its keys may do.
 pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
     let Record { claim, former_uids, cluster, account, credentials_published, .. } = record;
     let mut state = json!({
         wire::state::CLUSTER_UID: cluster,
         wire::state::ACCOUNT_ID: account,
-        wire::state::HANDED_OVER: credentials_published.then_some(HANDED_OVER),
+        wire::state::HANDED_OVER: credentials_published.then_some(TRUE),
     });
     let mut spec = json!({ "claimRef": reference(claim) });
     if *claim != stored.record.claim {
@@ -420,6 +433,15 @@ pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
         state[wire::state::CLAIM_NAME] = json!(claim.name);
         state[wire::state::CLAIM_UID] = json!(claim.uid);
         state[wire::state::FORMER_CLAIM_UIDS] = json!(former_uids.join(","));
+    }
+    let of_plan = |plan: &Plan| {
+        let mut entries: BTreeMap<_, _> = plan.access.recorded().collect();
+        entries.extend(plan.changes.then(|| (wire::state::CHANGES, TRUE.to_owned())));
+        entries
+    };
+    let (before, now) = (of_plan(&stored.record.plan), of_plan(&record.plan));
+    for key in before.keys().chain(now.keys()).filter(|key| before.get(*key) != now.get(*key)) {
+        state[*key] = json!(now.get(key));
     }
     spec["additionalState"] = state;
     json!({ "metadata": { "uid": stored.uid }, "spec": spec })
@@ -432,6 +454,7 @@ mod tests {
 
     use super::*;
     use crate::decide::release::{Retained, Schedule};
+    use crate::store::AccessMode;
 
     fn whole() -> Record {
         Record {
@@ -454,11 +477,13 @@ mod tests {
                 },
                 owner: OwnerRef {
                     secret: Some(SecretRef { namespace: "infra".into(), name: "owner".into() }),
-                    role: Some("arn:aws:iam::123456789012:role/buckets".into()),
+                    role: Some(RoleRef::new("arn:aws:iam::123456789012:role/buckets").with_external_id("id")),
                 },
                 user: Some("shop-photos-f30e0389".into()),
                 rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
                 on_delete: OnDelete::After(Duration::from_secs(7 * 86400)),
+                access: Access { mode: AccessMode::ReadOnly, most: AccessMode::ReadOnly, prefix: Some("shop/".into()) },
+                changes: true,
                 state: [("iamPath".to_owned(), "/buckets/".to_owned())].into(),
                 // Also the name of a key that the library records.
                 outputs: [("mode".to_owned(), "s3v4".to_owned())].into(),

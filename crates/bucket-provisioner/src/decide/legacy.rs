@@ -67,7 +67,7 @@ fn is_uuid(text: &str) -> bool {
 
 /// The plan of the class for the recorded bucket.
 fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Result<Plan, Error> {
-    let planned = |wanted| request::plan(provisioner, class, &stored.record.claim, &wanted, None);
+    let planned = |wanted| request::plan(provisioner, class, &stored.record.claim, (&wanted, None), None);
     match planned(WantedBucket::Unspecified) {
         Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
         _ => planned(WantedBucket::Named(stored.record.plan.bucket.clone())),

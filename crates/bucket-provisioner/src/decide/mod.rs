@@ -1,5 +1,6 @@
 //! All decisions, as pure functions. Nothing here has a client, waits, or reads a clock.
 
+pub(crate) mod access;
 pub(crate) mod action;
 pub(crate) mod backoff;
 pub(crate) mod claim;

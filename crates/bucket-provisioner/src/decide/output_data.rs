@@ -179,6 +179,9 @@ pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
         entry(wire::config::AWS_REGION, &endpoint.region),
         entry(wire::config::AWS_DEFAULT_REGION, &endpoint.region),
     ]);
+    if let Some(prefix) = &record.plan.access.prefix {
+        data.extend([entry(wire::config::BUCKET_PREFIX, prefix)]);
+    }
     if let Some(url) = &endpoint.url {
         data.extend([entry(wire::config::AWS_ENDPOINT_URL_S3, url)]);
     }

@@ -25,8 +25,9 @@ pub(crate) fn record<P: Provisioner>(
     cluster: &str,
     labels: Option<&Labels>,
 ) -> Result<Record, Error> {
-    let wanted = wanted(claim.spec()?, &claim.id.uid)?;
-    let plan = request::plan(provisioner, class, &claim.id, &wanted, labels)?;
+    let spec = claim.spec()?;
+    let wanted = (&wanted(spec, &claim.id.uid)?, spec.additional_config.as_ref());
+    let plan = request::plan(provisioner, class, &claim.id, wanted, labels)?;
     // A bucket that existed before is retained; the class's reclaimPolicy is about created ones.
     let reclaim_policy = match plan.mode {
         Mode::Created => class.reclaim_policy,
@@ -191,6 +192,11 @@ fn is_same(recorded: &Record, planned: &Record) -> bool {
 /// The record that a damaged ObjectBucket contained before: the present plan, unless it contradicts what is left.
 fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &str) -> Result<Record, Error> {
     let state = |key: &str| object.spec.additional_state.as_ref()?.get(key).filter(|value| !value.is_empty()).cloned();
+    let mut planned = planned;
+    if let Some(mode) = state(wire::state::ACCESS_MODE).and_then(|mode| mode.parse().ok()) {
+        planned.plan.access.mode = mode;
+    }
+    planned.plan.changes = state(wire::state::CHANGES).is_some();
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
         // If nothing proves it, the bucket is not emptied.

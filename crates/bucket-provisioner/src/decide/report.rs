@@ -255,9 +255,13 @@ pub(crate) fn status_is_ready(claim: &Claim, keeps: ConditionSupport) -> bool {
 
 /// Reason and message of the condition about what has no effect in a claim.
 pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
-    let Ignored { edit, config } = ignored;
-    let reason = if edit.is_some() { reasons::EDIT_IGNORED } else { reasons::CONFIG_IGNORED };
-    let messages: Vec<&str> = [edit, config].into_iter().flatten().map(String::as_str).collect();
+    let Ignored { edit, pending, config } = ignored;
+    let reason = match (edit, pending) {
+        (Some(_), _) => reasons::EDIT_IGNORED,
+        (None, Some(_)) => reasons::EDIT_PENDING,
+        (None, None) => reasons::CONFIG_IGNORED,
+    };
+    let messages: Vec<&str> = [edit, pending, config].into_iter().flatten().map(String::as_str).collect();
     (!messages.is_empty()).then(|| (reason, messages.join("; ")))
 }
 
@@ -274,7 +278,7 @@ pub(crate) fn status_is_bound(claim: &Claim, other_conditions: &OtherConditions,
     let reports =
         |ignored: &Ignored| up_to_date.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
     // If the CRD may prune conditions, ignored settings are reported once, when the claim is bound.
-    let in_part = || keeps != ConditionSupport::Yes && reports(&Ignored { edit: ignored.edit.clone(), config: None });
+    let in_part = || keeps != ConditionSupport::Yes && reports(&Ignored { config: None, ..ignored.clone() });
     status_is_ready(claim, keeps) && reports_keys && (reports(ignored) || in_part())
 }
 
@@ -291,7 +295,7 @@ mod tests {
     }
 
     fn edited() -> OtherConditions {
-        OtherConditions { ignored: Ignored { edit: Some("spec.x".into()), config: None }, keys: None }
+        OtherConditions { ignored: Ignored { edit: Some("spec.x".into()), ..Ignored::default() }, keys: None }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::decide::access::{self, Settings};
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::store_outputs;
@@ -10,8 +11,8 @@ use crate::refusal::Refusal;
 use crate::store::common::bad_bucket;
 use crate::store::names;
 use crate::store::{
-    ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner, RawParameters,
-    Reason, ReclaimPolicy, Record, Request,
+    Access, ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner,
+    RawParameters, Reason, ReclaimPolicy, Record, Request,
 };
 
 /// Of a namespace.
@@ -30,7 +31,7 @@ pub(crate) fn plan<P: Provisioner>(
     provisioner: &P,
     class: &Class,
     claim: &ClaimId,
-    wanted: &WantedBucket,
+    (wanted, settings): (&WantedBucket, Option<&Settings>),
     labels: Option<&Labels>,
 ) -> Result<Plan, Error> {
     let is_new = labels.is_some();
@@ -48,17 +49,22 @@ pub(crate) fn plan<P: Provisioner>(
         return Err(invalid(ParameterError::bad(ON_DELETE, &on_delete.to_string(), problem, remedy)).into());
     }
     let (bucket, mode) = bucket::<P>(class, &common, claim, wanted, is_new)?;
+    let access_mode = access::mode(settings, common.access.mode, P::CAPABILITIES, &class.name)?;
     let request = Request {
         claim,
         class_name: &class.name,
         bucket,
         mode,
+        access: Access { mode: access_mode, ..common.access.of(claim.parts()) },
         user: names::user(claim, P::USER_NAME_MAX),
         parameters: &parameters,
         written: &own,
         common: &common,
     };
     let plan = provisioner.plan(&request).map_err(Error::store)?;
+    // A plan of the store's own may have been made without.
+    let plan = Plan { access: request.access, changes: false, ..plan };
+    access::check(&plan, &class.name)?;
     check_parameters::<P>(&plan, claim)?;
     store_outputs::check_config_map(&plan)?;
     store_outputs::check_state(&plan)?;
@@ -94,13 +100,13 @@ fn check_parameters<P: Provisioner>(plan: &Plan, claim: &ClaimId) -> Result<(), 
 fn split<P: Provisioner>(
     written: &BTreeMap<String, String>,
 ) -> Result<(CommonParameters, BTreeMap<String, String>), ParameterError> {
-    let known = || CommonParameters::names(P::CAN_ROTATE).chain(P::Parameters::names().iter().copied());
+    let known = || CommonParameters::names(P::CAPABILITIES).chain(P::Parameters::names().iter().copied());
     if let Some(name) = written.keys().find(|name| known().all(|known| known != **name)) {
         let mut known: Vec<_> = known().collect();
         known.sort_unstable();
         return Err(ParameterError::Unknown { name: name.clone(), known: known.join(", ") });
     }
-    CommonParameters::split(written, P::BUCKET_NAMES, P::CAN_ROTATE)
+    CommonParameters::split(written, P::BUCKET_NAMES, P::CAPABILITIES)
 }
 
 fn bucket<P: Provisioner>(
@@ -177,7 +183,7 @@ mod tests {
             reclaim_policy: ReclaimPolicy::Delete,
         };
         let labels = [("team".to_owned(), "shop".to_owned())].into();
-        plan(&Planner, &class, &claim, wanted, Some(&labels))
+        plan(&Planner, &class, &claim, (wanted, None), Some(&labels))
     }
 
     fn generated() -> WantedBucket {
@@ -245,6 +251,6 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_names_the_class_and_what_is_known() {
-        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: allowedNamespaceSelector, allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, onDelete, secretName, secretNamespace"#);
+        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: accessMode, allowedNamespaceSelector, allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, onDelete, secretName, secretNamespace"#);
     }
 }

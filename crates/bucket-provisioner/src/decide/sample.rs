@@ -34,10 +34,15 @@ impl Sample {
             }
             None => WantedBucket::Generated { prefix: NAME.to_owned() },
         };
-        let split = CommonParameters::split(&class.parameters, P::BUCKET_NAMES, P::CAN_ROTATE);
+        let split = CommonParameters::split(&class.parameters, P::BUCKET_NAMES, P::CAPABILITIES);
         // Refuses what cannot be split, with the message that a claim would report.
-        let plan =
-            request::plan(provisioner, class, &claim, &wanted(split.as_ref().ok().map(|(common, _)| common)), None)?;
+        let plan = request::plan(
+            provisioner,
+            class,
+            &claim,
+            (&wanted(split.as_ref().ok().map(|(common, _)| common)), None),
+            None,
+        )?;
         let (common, _) =
             split.map_err(|problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem })?;
         let reclaim_policy = match plan.mode {
@@ -54,7 +59,7 @@ impl Sample {
         let examined = |Self { common, record, .. }: &Self| {
             let mut plan = record.plan.clone();
             plan.user = plan.user.map(|_| String::new());
-            (plan.rotation, plan.on_delete) = Default::default();
+            (plan.rotation, plan.on_delete, plan.access) = Default::default();
             if plan.mode == Mode::Created {
                 plan.bucket = common.naming.prefix.clone();
             }

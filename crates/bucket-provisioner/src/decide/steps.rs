@@ -18,6 +18,8 @@ pub(crate) struct ProvisionState {
     pub(crate) credentials_published: bool,
     pub(crate) mode: Mode,
     pub(crate) keys: Keys,
+    /// The claim asks for other access than the record has.
+    pub(crate) access_differs: bool,
     /// The record's spec has everything that is learnt only after it was first written.
     pub(crate) record_complete: bool,
     /// The record's status shows that it is bound.
@@ -169,6 +171,8 @@ pub(crate) enum ProvisionStep {
     Record,
     /// Write this claim into the record of a previous one.
     Adopt,
+    /// Write other access into the record, which a check applies then.
+    ChangeAccess,
     /// Have the store create what is recorded, and issue keys.
     Execute(Verb),
     /// Write the keys into the claim's Secret.
@@ -207,6 +211,7 @@ pub(crate) enum ProvisionStep {
 /// - That the bucket may be in use is recorded before an app can start, because it decides whether the bucket outlives its
 ///   claim.
 /// - Signs of binding come last, in the order in which others rely on them.
+/// - Other access is recorded before the store applies it, so that a crash leaves no policy that nobody knows of.
 /// - An adopted record names its new claim before anything in the store does, because the record names the previous
 ///   one, too.
 pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
@@ -217,6 +222,8 @@ pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
         (false, false) => return Step::AddFinalizer,
         (false, true) => return if state.adopting { Step::Adopt } else { Step::Record },
         (true, false) if !state.finalizer_cached => return Step::AddFinalizer,
+        // A pending key is tried first, with the access that the store has.
+        (true, _) if state.access_differs && !matches!(state.keys, Keys::Pending { .. }) => return Step::ChangeAccess,
         (true, _) => {}
     }
     match state.keys {

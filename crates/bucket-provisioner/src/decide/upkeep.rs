@@ -56,6 +56,8 @@ pub(crate) struct Times {
     pub(crate) key_search: Duration,
     /// Until the periodic check; `None` if there is none.
     pub(crate) check: Option<Duration>,
+    /// The store has to apply a change of the record.
+    pub(crate) changes: bool,
     /// Somebody requests another attempt, perhaps because the cause of a failure is corrected.
     pub(crate) asked: bool,
 }
@@ -66,6 +68,9 @@ pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
     // A store that is working is asked again soon anyway.
     if !times.failed.is_zero() && (!times.asked || times.unfinished) {
         return not_for(times.failed);
+    }
+    if times.changes {
+        return (Upkeep::Check, None);
     }
     let (due, wait) = times.keys;
     match due {
@@ -112,6 +117,7 @@ mod tests {
         replacement: Duration::ZERO,
         key_search: Duration::ZERO,
         check: Some(Duration::from_secs(30)),
+        changes: false,
         asked: false,
     };
     const MINUTE: Duration = Duration::from_secs(60);

@@ -142,3 +142,17 @@ pub(crate) async fn is_leaving<P>(ctx: &Context<P>, claim: &ClaimId) -> bool {
         Ok(None) | Err(_) => false,
     }
 }
+
+/// Reads the settings of a claim again, from the API server.
+///
+/// # Errors
+/// Kubernetes refused, or the claim no longer exists.
+pub(crate) async fn refresh_settings<P>(ctx: &Context<P>, claim: &mut Claim) -> Result<(), Error> {
+    let read = ctx.claims_in(&claim.id.namespace).get(&claim.id.name).await;
+    let read = Claim::read(&read.map_err(Error::kubernetes("read the claim"))?, &ctx.label);
+    if read.id != claim.id {
+        return Err(Error::OutOfStep("the claim was replaced"));
+    }
+    claim.take_settings(&read);
+    Ok(())
+}

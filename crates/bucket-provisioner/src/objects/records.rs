@@ -204,6 +204,16 @@ pub(crate) async fn change<P>(ctx: &Context<P>, stored: &mut Stored, record: Rec
     Ok(())
 }
 
+/// Writes what the keys of a claim may do, or that the store has applied that.
+///
+/// # Errors
+/// Kubernetes refused, also because the ObjectBucket was changed since it was read.
+pub(crate) async fn change_access<P>(ctx: &Context<P>, stored: &mut Stored, record: Record) -> Result<(), Error> {
+    let mut patch = codec::change(stored, &record);
+    patch["metadata"]["resourceVersion"] = json!(stored.resource_version);
+    write(ctx, stored, &patch).await.map(|()| stored.record = record)
+}
+
 /// Reads one ObjectBucket; `None` if it does not exist or cannot be read.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::ObjectBucketClaimSpec;
+use crate::decide::access;
 use crate::decide::claim::{Claim, ignored};
 use crate::decide::keys::{self, KeyNotes};
 use crate::decide::record::Stored;
@@ -13,7 +14,7 @@ use crate::decide::report::{self, OtherConditions};
 use crate::decide::steps::Upkeep;
 use crate::decide::upkeep::{self, Times};
 use crate::state::context::Context;
-use crate::store::Record;
+use crate::store::Capabilities;
 
 /// The upkeep that is due for a bound claim that has not changed, or the time until some is due; `None` for any other
 /// claim.
@@ -26,12 +27,13 @@ pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(U
         && !ctx.caches.records.lacks_claim_ref(&stored)
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
-        && ctx.caches.outputs_are_up_to_date(&stored.record);
+        && ctx.caches.outputs_are_up_to_date(&stored.record)
+        && !(stored.by_us() && access::change(spec, &stored.record, ctx.capabilities).is_some());
     if !is_in_sync {
         return None;
     }
     let notes = ctx.caches.key_notes(&claim.id).clamp(Some(&stored.record.plan), Timestamp::now());
-    let other_conditions = other_conditions(ctx, claim, spec, &stored.record, &notes);
+    let other_conditions = other_conditions(ctx, claim, spec, &stored, &notes);
     if !report::status_is_bound(claim, &other_conditions, ctx.condition_support(stored.author))
         || ctx.conditions.are_behind(claim)
     {
@@ -45,14 +47,17 @@ pub(crate) fn other_conditions<P>(
     ctx: &Context<P>,
     claim: &Claim,
     spec: &ObjectBucketClaimSpec,
-    record: &Record,
+    stored: &Stored,
     notes: &KeyNotes,
 ) -> OtherConditions {
+    let record = &stored.record;
+    // What the Go provisioner created is not changed.
+    let has = if stored.by_us() { ctx.capabilities } else { Capabilities::NONE };
     let keys = record.plan.user.as_ref().and_then(|_| {
         let failure = ctx.memory.get(&claim.id, |m| m.upkeep.key_failure.clone());
         keys::condition(claim, notes, failure.as_deref())
     });
-    OtherConditions { ignored: ignored(claim, spec, record), keys }
+    OtherConditions { ignored: ignored(claim, spec, record, has), keys }
 }
 
 /// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.
@@ -72,6 +77,7 @@ pub(crate) fn usual_upkeep<P>(
         key_search: m.upkeep.key_search_in(),
         // What the Go provisioner created looks different, and is not changed.
         check: m.upkeep.check_in(ctx.options.resync.filter(|_| by_us)),
+        changes: stored.record.plan.changes && by_us,
         asked: m.upkeep.take_retry_request(claim.retry_request.as_deref()) && by_us,
     });
     upkeep::usual(&times)

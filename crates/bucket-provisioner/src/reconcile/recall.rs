@@ -122,6 +122,7 @@ pub(crate) async fn of_tags<P: Provisioner>(
     }
     // A record without a user would mean that the claim has the provisioning keys. A missing user is recreated.
     let planned = plan(provisioner, class, &previous, Some(bucket))?;
+    record.plan.access = planned.access;
     record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
     (record.claim, record.cluster, record.former_uids) = (previous, cluster, former_uids);
     Ok(record)
@@ -164,7 +165,7 @@ fn plan<P: Provisioner>(
 ) -> Result<Plan, RecallError> {
     let is_unknown = bucket.is_none();
     let wanted = bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named);
-    match request::plan(provisioner, class, claim, &wanted, None) {
+    match request::plan(provisioner, class, claim, (&wanted, None), None) {
         Ok(plan) => Ok(plan),
         Err(_) if is_unknown => Err(RecallError::NoBucket),
         Err(error) => Err(error.into()),

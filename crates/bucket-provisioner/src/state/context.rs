@@ -28,7 +28,7 @@ use crate::decide::report::ConditionSupport;
 use crate::error::Error;
 use crate::options::Options;
 use crate::reasons;
-use crate::store::{CreateError, Failure, Provisioner, Record};
+use crate::store::{Capabilities, CreateError, Failure, Provisioner, Record};
 use operator_runtime::engine::Workers;
 
 /// How many stores can have all their workers at the same time.
@@ -64,6 +64,8 @@ pub(crate) struct Context<P> {
     pub(crate) provisioner: Arc<P>,
     pub(crate) options: Options,
     pub(crate) field_manager: FieldManager,
+    /// What the store can do.
+    pub(crate) capabilities: Capabilities,
     /// The value of our label.
     pub(crate) label: String,
     /// UID of the namespace `kube-system`, which identifies the cluster.
@@ -89,7 +91,7 @@ pub(crate) struct Context<P> {
     pub(crate) warned_classes: Mutex<HashSet<String>>,
 }
 
-impl<P> Context<P> {
+impl<P: Provisioner> Context<P> {
     pub(crate) fn new(
         client: Client,
         provisioner: Arc<P>,
@@ -103,6 +105,7 @@ impl<P> Context<P> {
             client,
             provisioner,
             field_manager: FieldManager::new(&options.field_manager),
+            capabilities: P::CAPABILITIES,
             label: wire::provisioner_label(&options.provisioner_name),
             cluster,
             caches: Caches::of(claims, options.namespace.clone()),
@@ -120,7 +123,9 @@ impl<P> Context<P> {
             options,
         }
     }
+}
 
+impl<P> Context<P> {
     /// Whether a claim should have conditions. Claims of the Go provisioner have none, and are not changed.
     pub(crate) fn condition_support(&self, author: Author) -> ConditionSupport {
         match author {

@@ -8,7 +8,7 @@ use crate::store::{OwnerRef, Plan, Record};
 pub(crate) fn store_of(record: &Record) -> Arc<str> {
     let Plan { endpoint, owner: OwnerRef { secret, role }, .. } = &record.plan;
     let secret = secret.as_ref().map(ToString::to_string).unwrap_or_default();
-    let role = role.as_deref().unwrap_or_default();
+    let role = role.as_ref().map(|role| format!("{role} {:?}", role.external_id)).unwrap_or_default();
     format!("{}:{} {secret} {role}", endpoint.host, endpoint.port).into()
 }
 

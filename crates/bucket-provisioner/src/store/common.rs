@@ -6,6 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::access::ClassAccess;
+use super::capabilities::Capabilities;
 use super::names::NameRules;
 use super::namespaces::{NamespaceSelector, Namespaces};
 use super::on_delete::{ON_DELETE, OnDelete};
@@ -72,6 +74,8 @@ pub struct CommonParameters {
     pub rotation: Rotation,
     /// `onDelete`: what happens to a created bucket when its claim is deleted; `None` if the class does not say.
     pub on_delete: Option<OnDelete>,
+    /// `accessMode` and `prefix`: what the keys of claims may do.
+    pub access: ClassAccess,
 }
 
 impl CommonParameters {
@@ -90,29 +94,30 @@ impl CommonParameters {
         }
     }
 
-    /// Their names, of a store that can rotate keys or not.
-    pub fn names(can_rotate: bool) -> impl Iterator<Item = &'static str> {
-        let rotation = if can_rotate { Rotation::names() } else { &[] };
-        names_of::<Raw>().iter().chain(rotation).copied()
+    /// Their names, of a store with these capabilities.
+    pub fn names(has: Capabilities) -> impl Iterator<Item = &'static str> {
+        let rotation = if has.rotation { Rotation::names() } else { &[] };
+        names_of::<Raw>().iter().chain(rotation).copied().chain(ClassAccess::names(has))
     }
 
-    /// All of them, of a store that can rotate keys or not.
-    pub fn table(can_rotate: bool) -> Vec<Parameter> {
+    /// All of them, of a store with these capabilities.
+    pub fn table(has: Capabilities) -> Vec<Parameter> {
         let mut table = table_of::<Raw>();
-        if can_rotate {
+        if has.rotation {
             table.extend(Rotation::table());
         }
+        table.extend(ClassAccess::table(has));
         table
     }
 
     /// Their documentation for a store with these provisioning credentials: the Secret is required if the store cannot use the
     /// operator's own identity, and is not mentioned if the store needs no credentials.
     #[must_use]
-    pub fn table_for<O: Owner>(can_rotate: bool) -> Vec<Parameter> {
+    pub fn table_for<O: Owner>(has: Capabilities) -> Vec<Parameter> {
         let is_needed = std::any::TypeId::of::<O>() != std::any::TypeId::of::<()>();
         let is_required = O::parse(&OwnerSource::Ambient).is_err();
         let is_of_secret = |parameter: &Parameter| ["secretName", "secretNamespace"].contains(&parameter.name.as_str());
-        let mut table = Self::table(can_rotate);
+        let mut table = Self::table(has);
         table.retain(|parameter| is_needed || !is_of_secret(parameter));
         for parameter in table.iter_mut().filter(|parameter| is_of_secret(parameter)) {
             parameter.is_required |= is_required;
@@ -127,11 +132,11 @@ impl CommonParameters {
     pub fn split(
         written: &BTreeMap<String, String>,
         names: NameRules,
-        can_rotate: bool,
+        has: Capabilities,
     ) -> Result<(Self, BTreeMap<String, String>), ParameterError> {
-        let is_own = |name: &str| Self::names(can_rotate).all(|common| common != name);
+        let is_own = |name: &str| Self::names(has).all(|common| common != name);
         let own = written.iter().filter(|(name, _)| is_own(name)).map(|(name, value)| (name.clone(), value.clone()));
-        Ok((Self::parse(written, names, can_rotate)?, own.collect()))
+        Ok((Self::parse(written, names, has)?, own.collect()))
     }
 
     /// Parses the common parameters of what an admin wrote. Others do not matter.
@@ -141,7 +146,7 @@ impl CommonParameters {
     pub fn parse(
         written: &BTreeMap<String, String>,
         names: NameRules,
-        can_rotate: bool,
+        has: Capabilities,
     ) -> Result<Self, ParameterError> {
         let raw: Raw = read(written)?;
         let naming = Naming::parse(&raw, names)?;
@@ -151,11 +156,12 @@ impl CommonParameters {
         Ok(Self {
             owner_secret: owner_secret(raw.secret_name, raw.secret_namespace)?,
             on_delete: raw.on_delete.as_deref().map(OnDelete::parse).transpose()?,
+            access: ClassAccess::parse(written, has, raw.bucket_name.is_some())?,
             bucket: raw.bucket_name,
             namespaces: raw.allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
             namespace_selector: raw.allowed_namespace_selector.as_deref().map(NamespaceSelector::parse).transpose()?,
             naming,
-            rotation: if can_rotate { Rotation::parse(written)? } else { Rotation::default() },
+            rotation: if has.rotation { Rotation::parse(written)? } else { Rotation::default() },
         })
     }
 }
@@ -232,7 +238,7 @@ mod tests {
 
     fn parse(entries: &[(&str, &str)]) -> Result<CommonParameters, ParameterError> {
         let written = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        CommonParameters::parse(&written, NameRules::S3, true)
+        CommonParameters::parse(&written, NameRules::S3, Capabilities::ALL)
     }
 
     fn message(entries: &[(&str, &str)]) -> String {
@@ -243,10 +249,10 @@ mod tests {
     fn parameters_of_the_store_are_left_as_they_are_written() {
         let written = [("secretName", "s"), ("secretNamespace", "n"), ("rotateKeysEvery", "30d"), ("shelf", "left")];
         let written = written.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, Capabilities::ALL).unwrap();
         assert!(common.owner_secret.is_some() && common.rotation.every.is_some());
         assert_eq!(own.into_iter().collect::<Vec<_>>(), [("shelf".to_owned(), "left".to_owned())]);
-        let (common, own) = CommonParameters::split(&written, NameRules::S3, false).unwrap();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, Capabilities::NONE).unwrap();
         assert!(common.rotation.every.is_none() && own.contains_key("rotateKeysEvery"), "this store cannot rotate");
     }
 

@@ -199,7 +199,9 @@
 //!
 //! Long, because half of it is the contract of the trait, with an example, and a trait is one item.
 
+pub(crate) mod access;
 pub(crate) mod call;
+mod capabilities;
 pub(crate) mod common;
 pub(crate) mod compose;
 mod failure;
@@ -222,7 +224,9 @@ mod tagged;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
+pub use self::access::{Access, AccessMode, ClassAccess, InvalidAccessMode, Prefix};
 pub use self::call::{Call, ProbeCall};
+pub use self::capabilities::Capabilities;
 pub use self::common::{CommonParameters, Naming};
 pub use self::compose::{delete, provision};
 pub use self::failure::{CreateError, Failure, FailureClass, StoreError};
@@ -239,7 +243,7 @@ pub use self::owner::{Owner, OwnerSource};
 pub use self::parameters::{Parameters, RawParameters};
 pub use self::reason::{Reason, Topic};
 pub(crate) use self::record::PARAMETER;
-pub use self::record::{ClaimId, Endpoint, Mode, OwnerRef, Plan, Record, SecretRef};
+pub use self::record::{ClaimId, Endpoint, Mode, OwnerRef, Plan, Record, RoleRef, SecretRef};
 pub use self::request::Request;
 pub use self::rotation::Rotation;
 pub use self::start::Start;
@@ -317,8 +321,8 @@ pub trait Provisioner: Send + Sync + 'static {
     /// What to check if the store keeps refusing keys that it has issued, such as policies. A clause for the message on the
     /// claim.
     const KEYS_REFUSED_REMEDY: &'static str = "check whether something at the store denies the claim's user its bucket";
-    /// Whether [`rotate`](Self::rotate) issues new keys. Otherwise classes cannot ask for it.
-    const CAN_ROTATE: bool = false;
+    /// What it can do beyond buckets and keys; nothing by default. Classes and claims cannot ask for the rest.
+    const CAPABILITIES: Capabilities = Capabilities::NONE;
 
     /// The reasons of its errors, for the command `reasons`. An operator checks them when it starts: names in CamelCase,
     /// none twice, none of the library's own. None by default.
@@ -401,7 +405,7 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(Probe::Usable))
     }
 
-    /// Needs [`CAN_ROTATE`](Self::CAN_ROTATE), and [`check`](Self::check), which deletes the previous keys when their
+    /// Needs [`Capabilities::rotation`], and [`check`](Self::check), which deletes the previous keys when their
     /// time is over. Issues new keys to the claim's user and keeps `present`, the id of the keys that its apps use.
     /// Other keys of the user are deleted first, because nobody has their secret.
     ///
@@ -437,7 +441,8 @@ pub trait Provisioner: Send + Sync + 'static {
     }
 
     /// Compares the store with the record of a bound claim, repairs what has changed, and deletes all keys of the
-    /// claim's user except `keys`, of which the first is in use. Called from time to time.
+    /// claim's user except `keys`, of which the first is in use. Called from time to time, and when the claim's
+    /// [access](Plan::access) has changed.
     ///
     /// Finds nothing by default.
     ///

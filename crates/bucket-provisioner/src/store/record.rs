@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
+use super::access::Access;
 use super::on_delete::OnDelete;
 use super::rotation::Rotation;
 use operator_runtime::ReclaimPolicy;
@@ -17,6 +18,13 @@ pub struct ClaimId {
     pub name: String,
     /// `metadata.uid` of the claim: a UUID of 36 characters, never used twice.
     pub uid: String,
+}
+
+impl ClaimId {
+    /// Namespace, name and uid.
+    pub(crate) fn parts(&self) -> [&str; 3] {
+        [&self.namespace, &self.name, &self.uid]
+    }
 }
 
 impl fmt::Display for ClaimId {
@@ -46,8 +54,36 @@ impl fmt::Display for SecretRef {
 pub struct OwnerRef {
     /// The Secret with their keys; `None` is the operator's own identity.
     pub secret: Option<SecretRef>,
-    /// The role that these assume at the store, as the store names it (on AWS, an ARN); `None`: none.
-    pub role: Option<String>,
+    /// The role that these assume at the store; `None`: none.
+    pub role: Option<RoleRef>,
+}
+
+/// A role that provisioning credentials assume.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct RoleRef {
+    /// The role, as the store names it; on AWS, its ARN.
+    pub name: String,
+    /// What the role may demand of those who assume it, which is no secret.
+    pub external_id: Option<String>,
+}
+
+impl RoleRef {
+    /// A role that demands no external id.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), external_id: None }
+    }
+
+    /// With its external id.
+    pub fn with_external_id(self, id: impl Into<String>) -> Self {
+        Self { external_id: Some(id.into()), ..self }
+    }
+}
+
+impl fmt::Display for RoleRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 impl OwnerRef {
@@ -57,8 +93,8 @@ impl OwnerRef {
     }
 
     /// The role that they assume.
-    pub fn with_role(self, role: impl Into<String>) -> Self {
-        Self { role: Some(role.into()), ..self }
+    pub fn with_role(self, role: RoleRef) -> Self {
+        Self { role: Some(role), ..self }
     }
 }
 
@@ -144,6 +180,11 @@ pub struct Plan {
     pub rotation: Rotation,
     /// What happens to the bucket when the claim is deleted, if it was created and its reclaimPolicy is Delete.
     pub on_delete: OnDelete,
+    /// What the keys may do, as far as the store [can limit](super::Capabilities) that.
+    pub access: Access,
+    /// The plan of a bound claim was changed, and the store may still have what it was before:
+    /// [`Provisioner::check`](super::Provisioner::check) applies the change, and does not report it as a repair.
+    pub changes: bool,
     /// Whatever else the verbs need, in the store's own keys. It is recorded in `spec.additionalState`, beside the keys
     /// of [`wire::state`](crate::api::wire::state), which are refused; so are keys that begin with `output.`, and empty
     /// values.
@@ -165,6 +206,8 @@ impl Plan {
             user: None,
             rotation: Rotation::default(),
             on_delete: OnDelete::default(),
+            access: Access::default(),
+            changes: false,
             state: BTreeMap::new(),
             outputs: BTreeMap::new(),
         }
@@ -188,6 +231,11 @@ impl Plan {
     /// With what happens to the bucket when the claim is deleted.
     pub fn with_on_delete(self, on_delete: OnDelete) -> Self {
         Self { on_delete, ..self }
+    }
+
+    /// With what the keys may do.
+    pub fn with_access(self, access: Access) -> Self {
+        Self { access, ..self }
     }
 
     /// With an entry of the store's own.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::access::Access;
 use super::common::CommonParameters;
 use super::record::{ClaimId, Endpoint, Mode, Plan};
 
@@ -20,6 +21,8 @@ pub struct Request<'a, T> {
     pub mode: Mode,
     /// Name for a user of the claim.
     pub user: String,
+    /// What the keys may do, by class and claim.
+    pub access: Access,
     /// The parameters of the class.
     pub parameters: &'a T,
     /// The store's own parameters, as the admin wrote them.
@@ -39,12 +42,14 @@ impl<'a, T> Request<'a, T> {
         user: impl Into<String>,
         (parameters, written, common): (&'a T, &'a BTreeMap<String, String>, &'a CommonParameters),
     ) -> Self {
-        Self { claim, class_name, bucket: bucket.into(), mode, user: user.into(), parameters, written, common }
+        let (bucket, user, access) = (bucket.into(), user.into(), common.access.of(claim.parts()));
+        Self { claim, class_name, bucket, mode, user, access, parameters, written, common }
     }
 
     /// The usual plan: the bucket and a user at this endpoint, and the class parameters as state.
     pub fn plan(&self, endpoint: Endpoint) -> Plan {
-        let plan = self.common.apply(Plan::new(&self.bucket, self.mode, endpoint).with_user(&self.user));
+        let plan = Plan::new(&self.bucket, self.mode, endpoint).with_user(&self.user).with_access(self.access.clone());
+        let plan = self.common.apply(plan);
         self.written.iter().fold(plan, |plan, (name, value)| plan.with_parameter(name, value))
     }
 }
@@ -57,7 +62,9 @@ mod tests {
 
     use super::*;
     use crate::api::wire;
-    use crate::store::{NameRules, ParameterError, Parameters as _, RawParameters, ReclaimPolicy, Record};
+    use crate::store::{
+        Capabilities, NameRules, ParameterError, Parameters as _, RawParameters, ReclaimPolicy, Record,
+    };
 
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
     struct Shelf {
@@ -68,7 +75,7 @@ mod tests {
 
     fn record(written: &[(&str, &str)]) -> Result<Record, ParameterError> {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "1".into() };
-        let common = CommonParameters::parse(&BTreeMap::new(), NameRules::S3, false)?;
+        let common = CommonParameters::parse(&BTreeMap::new(), NameRules::S3, Capabilities::NONE)?;
         let written = written.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let parameters = Shelf::parse(&RawParameters::new(&written, &common))?;
         let request = Request {
@@ -77,6 +84,7 @@ mod tests {
             bucket: "photos-1".into(),
             mode: Mode::Created,
             user: "shop-photos-1".into(),
+            access: Access::default(),
             parameters: &parameters,
             written: &written,
             common: &common,

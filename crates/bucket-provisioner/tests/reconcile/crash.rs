@@ -36,7 +36,7 @@ async fn all_is_well_wherever_the_operator_was_stopped(
 #[tokio::test(start_paused = true)]
 async fn there_is_one_key_wherever_the_operator_was_stopped(
     #[values(Kind::Generated, Kind::Brownfield)] kind: Kind,
-    #[values(Step::Repair, Step::Rotate)] step: Step,
+    #[values(Step::Repair, Step::Rotate, Step::Limit)] step: Step,
 ) {
     stop_everywhere(Flow { kind, step }, Duration::ZERO).await;
 }
@@ -65,6 +65,7 @@ async fn decisions_hold_wherever_the_operator_was_stopped(#[case] kind: Kind, #[
 #[case::kept(Kind::IfEmpty, Step::Remove)]
 #[case::repaired(Kind::Generated, Step::Repair)]
 #[case::rotated(Kind::Generated, Step::Rotate)]
+#[case::limited(Kind::Generated, Step::Limit)]
 #[case::edited(Kind::Named, Step::Edit)]
 #[case::adopted(Kind::Generated, Step::Adopt)]
 #[case::undone(Kind::Later, Step::Undo)]

@@ -38,6 +38,8 @@ pub enum Step {
     Repair,
     /// It is bound, and its user requests new keys; the previous ones are deleted at once.
     Rotate,
+    /// It is bound, and its user asks for keys that only read.
+    Limit,
     /// It is submitted, and another bucket is asked for before it is bound.
     Edit,
     /// It is restored from a backup, and an admin's annotation has it adopt its bucket and user.
@@ -162,6 +164,9 @@ impl Flow {
             Step::Rotate => {
                 world.edit_claim(&json!({ "metadata": { "annotations": { wire::annotation::ROTATE_KEYS: "now" } } }));
             }
+            Step::Limit => {
+                world.edit_claim(&json!({ "spec": { "additionalConfig": { "accessMode": "ReadOnly" } } }));
+            }
             Step::Adopt => world.set_action("adopt"),
             Step::RemoveOrphan => world.set_action("remove"),
             Step::Vanish => world.force_out_claim(),
@@ -196,6 +201,9 @@ impl Flow {
                     notes[wire::annotation::ROTATE_KEYS] == "now" && notes[wire::annotation::RETIRING_KEY].is_null()
                 };
                 world.until("rotated", is_rotated).await;
+            }
+            Step::Limit => {
+                world.until("limited", |world| world.is_bound() && world.only_reads()).await;
             }
             Step::Adopt => world.until("adopted", |world| world.is_bound() && !world.has_action()).await,
             Step::Forget | Step::RemoveOrphan | Step::DeleteLater => {
@@ -255,7 +263,10 @@ impl Flow {
     }
 
     fn ends_bound(self) -> bool {
-        matches!(self.step, Step::Provide | Step::Repair | Step::Rotate | Step::Edit | Step::Adopt | Step::Undo)
+        matches!(
+            self.step,
+            Step::Provide | Step::Repair | Step::Rotate | Step::Limit | Step::Edit | Step::Adopt | Step::Undo
+        )
     }
 
     /// Whether the claim and its ObjectBucket belong together from the beginning to the end.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bucket_provisioner::store::{
-    AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Endpoint, Mode, Probe,
-    ProbeCall, Provisioner, Reason, Record, SecretString, StoreError, Topic,
+    AccessMode, AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError,
+    Endpoint, Mode, Probe, ProbeCall, Provisioner, Reason, Record, SecretString, StoreError, Topic,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -41,6 +41,8 @@ pub struct Bucket {
 #[derive(Debug, Clone, PartialEq)]
 pub struct User {
     pub uid: String,
+    /// What its keys may do.
+    pub mode: AccessMode,
     /// Its keys, and when each was issued.
     pub keys: BTreeMap<String, Instant>,
 }
@@ -109,7 +111,7 @@ impl Provisioner for Store {
     type Error = StoreError;
 
     const REASONS: &'static [&'static Reason] = &[&AWAY, &DENIED, &TAKEN];
-    const CAN_ROTATE: bool = true;
+    const CAPABILITIES: Capabilities = Capabilities::NONE.with_rotation().with_access_modes();
 
     fn endpoint(&self, (): &()) -> Endpoint {
         Endpoint::new("store.example.com", 443)
@@ -128,7 +130,8 @@ impl Provisioner for Store {
         let granted = self.call("grant", |contents| {
             contents.check(call.record)?;
             let (key, now) = contents.issue();
-            let user = User { uid: call.record.claim.uid.clone(), keys: BTreeMap::from([(key.clone(), now)]) };
+            let mode = call.record.plan.access.mode;
+            let user = User { uid: call.record.claim.uid.clone(), mode, keys: BTreeMap::from([(key.clone(), now)]) };
             contents.users.insert(call.user().to_owned(), user);
             Ok(credentials(&key))
         });
@@ -190,6 +193,7 @@ impl Provisioner for Store {
             let (kept, deleted) =
                 std::mem::take(&mut user.keys).into_iter().partition(|(key, _)| keys.contains(&key.as_str()));
             user.keys = kept;
+            user.mode = call.record.plan.access.mode;
             let is_lost = keys.first().is_some_and(|key| !user.keys.contains_key(*key));
             let deleted: BTreeMap<String, Instant> = deleted;
             Ok(Checkup::default().with_keys_lost(is_lost).with_deleted_keys(deleted.into_keys()))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bucket_provisioner::api::wire;
 use bucket_provisioner::controller::{self, Options};
+use bucket_provisioner::store::AccessMode;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -67,7 +68,9 @@ impl World {
             let bucket = Bucket { uid: None, objects: vec!["theirs".to_owned()] };
             contents.buckets.insert(EXISTING.to_owned(), bucket);
             let keys = BTreeMap::from([("theirs".to_owned(), tokio::time::Instant::now())]);
-            contents.users.insert("somebody".to_owned(), User { uid: "another".to_owned(), keys });
+            contents
+                .users
+                .insert("somebody".to_owned(), User { uid: "another".to_owned(), mode: AccessMode::default(), keys });
         }
         world.others = (world.objects(), world.store.contents.lock().clone());
         world
@@ -203,6 +206,17 @@ impl World {
     pub fn has_working_key(&self) -> bool {
         let contents = self.store.contents.lock();
         self.key().is_some_and(|key| contents.users.values().any(|user| user.has_working(&key)))
+    }
+
+    /// Whether the keys of the claim's user only read, and the record shows that this is confirmed.
+    pub fn only_reads(&self) -> bool {
+        let state = &self.record().unwrap_or_default()["spec"]["additionalState"];
+        let uid = self.claim().unwrap_or_default()["metadata"]["uid"].clone();
+        let contents = self.store.contents.lock();
+        let user = contents.users.values().find(|user| uid == user.uid);
+        user.is_some_and(|user| user.mode == AccessMode::ReadOnly)
+            && state[wire::state::ACCESS_MODE] == "ReadOnly"
+            && state[wire::state::CHANGES].is_null()
     }
 
     /// Whether apps may have used the bucket.

@@ -212,6 +212,7 @@ fn operation(parts: &Parts, body: &Bytes) -> String {
         ("GET", false) if has("tagging") => "GetBucketTagging",
         ("GET", false) if has("versions") => "ListObjectVersions",
         ("GET", false) if has("uploads") => "ListMultipartUploads",
+        ("POST", true) if has("uploads") => "CreateMultipartUpload",
         ("GET", false) if has("location") => "GetBucketLocation",
         ("GET", false) => "ListObjectsV2",
         ("HEAD", false) => "HeadBucket",

@@ -123,11 +123,11 @@ fn usable_in(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<F
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::store::{CommonParameters, NameRules, Verdict};
+    use crate::store::{Capabilities, CommonParameters, NameRules, Verdict};
 
     fn allowed(value: &str) -> Option<Namespaces> {
         let written = [("allowedNamespaces".to_owned(), value.to_owned())].into();
-        CommonParameters::parse(&written, NameRules::S3, false).unwrap().namespaces
+        CommonParameters::parse(&written, NameRules::S3, Capabilities::NONE).unwrap().namespaces
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) struct Place {
 /// The class cannot be used; a sentence with the reason.
 pub(crate) fn planned<P: Provisioner>(store: &P, class: &Class, claim: ClaimId) -> Result<Record, String> {
     let wanted = WantedBucket::Generated { prefix: "lost".to_owned() };
-    let plan = request::plan(store, class, &claim, &wanted, None);
+    let plan = request::plan(store, class, &claim, (&wanted, None), None);
     Ok(would_be(class, plan.map_err(|problem| problem.to_string())?, claim))
 }
 

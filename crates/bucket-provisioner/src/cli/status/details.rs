@@ -81,6 +81,10 @@ pub(crate) struct RecordDetails {
     pub(crate) account: Option<String>,
     pub(crate) owner_secret: Option<String>,
     pub(crate) owner_role: Option<String>,
+    pub(crate) access_mode: &'static str,
+    pub(crate) prefix: Option<String>,
+    /// The store has not applied the access yet.
+    pub(crate) is_changing: bool,
     pub(crate) is_handed_over: bool,
     pub(crate) former_claim_uids: Vec<String>,
 }
@@ -174,7 +178,10 @@ fn recorded(stored: Stored) -> RecordDetails {
         user: plan.user,
         account,
         owner_secret: plan.owner.secret.map(|secret| secret.to_string()),
-        owner_role: plan.owner.role,
+        owner_role: plan.owner.role.map(|role| role.name),
+        access_mode: plan.access.mode.as_str(),
+        prefix: plan.access.prefix,
+        is_changing: plan.changes,
         is_handed_over: credentials_published,
         former_claim_uids: former_uids,
     }

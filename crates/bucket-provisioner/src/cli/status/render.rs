@@ -54,6 +54,9 @@ pub(crate) fn render(details: &ClaimDetails, now: Timestamp) -> String {
 fn of_record(page: &mut Page, record: &RecordDetails) {
     page.line("ObjectBucket", &record.name);
     page.line("Bucket", &format!("{}, {}", record.bucket, record.mode));
+    let prefix = record.prefix.as_ref().map_or_else(String::new, |prefix| format!(", only {prefix}*"));
+    let changing = if record.is_changing { ", not applied yet" } else { "" };
+    page.line("Access", &format!("{}{prefix}{changing}", record.access_mode));
     page.line("Region", &format!("{} at {}", record.region, record.host));
     page.some("Account", record.account.as_deref());
     page.line("User", record.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials"));

@@ -13,6 +13,8 @@ pub(super) struct Budget {
     pub(super) recreations: u8,
     pub(super) deleted_secrets: u8,
     pub(super) rotations: u8,
+    /// Edits of the access mode.
+    pub(super) limits: u8,
     pub(super) checks: u8,
     /// Somebody else takes the bucket's name, or that of Secret or ConfigMap.
     pub(super) rivals: u8,
@@ -43,6 +45,7 @@ pub(super) const CALM: Budget = Budget {
     recreations: 0,
     deleted_secrets: 0,
     rotations: 0,
+    limits: 0,
     checks: 0,
     rivals: 0,
     deleted_buckets: 0,
@@ -68,6 +71,7 @@ impl std::ops::Add for Budget {
             recreations: self.recreations + more.recreations,
             deleted_secrets: self.deleted_secrets + more.deleted_secrets,
             rotations: self.rotations + more.rotations,
+            limits: self.limits + more.limits,
             checks: self.checks + more.checks,
             rivals: self.rivals + more.rivals,
             deleted_buckets: self.deleted_buckets + more.deleted_buckets,

@@ -186,6 +186,16 @@ fn a_claim_without_its_finalizer_loses_only_its_access() {
 }
 
 #[test]
+fn an_edited_access_mode_is_applied_once_and_for_all() {
+    let edits = Budget { limits: 2, crashes: 1, losses: 1, ..CALM } + more(Budget { refusals: 1, ..CALM });
+    explore("access edited", Scenario { bound: true, ..Scenario::new(Asks::Class, edits) });
+    let budget = Budget { limits: 1, crashes: 1, deletions: 1, deleted_secrets: 1, ..CALM };
+    explore("access edited, keys lost", Scenario { bound: true, ..Scenario::new(Asks::Prefix, budget) });
+    let budget = Budget { limits: 1, crashes: 1, losses: 1, ..CALM };
+    explore("access edited before binding", Scenario::new(Asks::Class, budget));
+}
+
+#[test]
 fn a_record_that_somebody_deletes_by_hand_is_recreated() {
     let budget = Budget { crashes: 1, losses: 1, deleted_records: 1, deletions: 1, ..CALM };
     for asks in [Asks::Prefix, Asks::Class] {

@@ -16,8 +16,8 @@ use crate::decide::release::{Release as RealRelease, Retained, Schedule, UndoReq
 use crate::decide::request::Labels;
 use crate::error::{CannotUndo, RecordProblem};
 use crate::store::{
-    AccessRemoval, AppCredentials, BucketRemoval, Call, ClaimId, Content, CreateError, Endpoint, Failure, FailureClass,
-    Mode, Plan, Provisioner, ReclaimPolicy, Request,
+    Access, AccessMode, AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, ClaimId, Content,
+    CreateError, Endpoint, Failure, FailureClass, Mode, Plan, Provisioner, ReclaimPolicy, Request,
 };
 
 /// What never changes in a scenario.
@@ -146,7 +146,10 @@ pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate
         _ => unreachable!("the class is there"),
     };
     let claim = ClaimId { uid: record.uid.to_string(), ..planned.claim.clone() };
-    crate::store::Record { claim, credentials_published: record.credentials_published, ..planned }
+    let mode = if record.limited { AccessMode::ReadOnly } else { AccessMode::ReadWrite };
+    let access = Access { mode, ..planned.plan.access.clone() };
+    let plan = Plan { access, changes: record.changes, ..planned.plan.clone() };
+    crate::store::Record { claim, credentials_published: record.credentials_published, plan, ..planned }
 }
 
 fn real_class(setup: &Setup, asks: Asks) -> ClassLookup {
@@ -172,7 +175,7 @@ fn real_claim(claim: Claim, asks: Asks) -> RealClaim {
             Asks::Edited => Some("second".into()),
             Asks::Name | Asks::Class => None,
         },
-        ..Default::default()
+        additional_config: claim.limited.then(|| [("accessMode".to_owned(), "ReadOnly".to_owned())].into()),
     };
     let mut object = ObjectBucketClaim::new("claim", spec);
     object.metadata.uid = Some(claim.uid.to_string());
@@ -201,6 +204,8 @@ impl Provisioner for Planner {
     type Parameters = ();
     type Owner = ();
     type Error = Never;
+
+    const CAPABILITIES: Capabilities = Capabilities::NONE.with_access_modes();
 
     fn endpoint(&self, (): &()) -> Endpoint {
         Endpoint::new("store", 80).with_region("here")

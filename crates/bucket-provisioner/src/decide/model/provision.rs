@@ -31,6 +31,10 @@ pub(super) fn advance(
         }
         return Some(work);
     }
+    if std::mem::take(&mut work.confirms) {
+        work.change_record(world, |record| record.changes = false)?;
+        return Some(work);
+    }
     let step = steps::next_provision_step(&work.state(setup.mode));
     if let Step::Execute(which) = step {
         memory.executed = true;
@@ -58,6 +62,11 @@ impl Work {
             Step::AddFinalizer => self.add_finalizer(world, memory)?,
             Step::Record => self.write_record(world, memory)?,
             Step::Adopt => self.take_record_over(world, memory)?,
+            Step::ChangeAccess => {
+                let limited = self.claim.limited;
+                self.change_record(world, |record| (record.limited, record.changes) = (limited, true))?;
+                self.upkeep = steps::upkeep_left(Upkeep::Check, &self.keys);
+            }
             Step::Execute(_) => unreachable!("it takes several calls"),
             Step::WriteSecret => self.write_secret(world, memory)?,
             Step::Probe => self.probe(world, memory, outcome)?,
@@ -272,6 +281,7 @@ fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory,
         }
         Progress::Done => {
             work.forgets = work.upkeep == Upkeep::Retire;
+            work.confirms = work.record.is_some_and(|record| record.changes);
             work.upkeep = Upkeep::Nothing;
         }
         Progress::Failed if work.is_new && !verb.touched => work.withdraws = true,

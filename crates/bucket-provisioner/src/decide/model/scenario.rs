@@ -189,8 +189,15 @@ impl Scenario {
         let user = world.record.map_or(claim.uid, |record| record.names);
         let keys = world.users[usize::from(user)].as_ref().map_or(0, |user| user.keys.len());
         let adopt_requested = world.record.is_some_and(|record| record.adopt_requested);
-        let bound =
-            claim.bound && claim.ready && claim.named && usable(world, claim.uid) && keys == 1 && !adopt_requested;
+        let is_limited = world.users[usize::from(user)].as_ref().is_some_and(|user| user.limited);
+        let as_asked = is_limited == claim.limited && world.record.is_some_and(|record| !record.changes);
+        let bound = as_asked
+            && claim.bound
+            && claim.ready
+            && claim.named
+            && usable(world, claim.uid)
+            && keys == 1
+            && !adopt_requested;
         previous && !claim.deleting && (in_the_way || bound)
     }
 }
@@ -314,6 +321,12 @@ impl Model for Scenario {
                     !between || scenario.ends_well(state) || scenario.operators > 1 && state.world.claim.is_none()
                 },
             ),
+            Property::always("a policy is that of its record, unless it changes", |_, state: &State| {
+                let world = &state.world;
+                let confirmed = world.record.filter(|record| record.credentials_published && !record.changes);
+                let user = confirmed.and_then(|record| world.users[usize::from(record.names)].as_ref());
+                user.is_none_or(|user| !user.policy || confirmed.is_some_and(|record| user.limited == record.limited))
+            }),
             // A scenario in which nothing can happen proves nothing.
             Property::sometimes("a claim is bound", |scenario: &Scenario, state: &State| {
                 let waits = scenario.restored.is_some() && scenario.budget.adoption_requests == 0;
@@ -323,6 +336,10 @@ impl Model for Scenario {
                 let adopted = |record: Record| record.uid != record.names && !record.adopt_requested;
                 scenario.budget.adoption_requests + scenario.budget.undos == 0
                     || state.world.record.is_some_and(adopted)
+            }),
+            Property::sometimes("access is limited", |scenario: &Scenario, state: &State| {
+                let mut users = state.world.users.iter().flatten();
+                scenario.budget.limits == 0 || users.any(|user| user.limited)
             }),
             Property::sometimes("a claim no longer exists", |scenario: &Scenario, state: &State| {
                 scenario.budget.deletions == 0 || state.world.claim.is_none()
@@ -357,7 +374,8 @@ impl Scenario {
             world.put_bucket(BucketName::of(self.asks, PREVIOUS), Whose::Claim(PREVIOUS));
         }
         let keys = vec![Issued { key: 0, seen: true }];
-        world.users[usize::from(PREVIOUS)] = Some(User { tag: PREVIOUS, seen: true, policy: true, keys });
+        world.users[usize::from(PREVIOUS)] =
+            Some(User { tag: PREVIOUS, seen: true, policy: true, limited: false, keys });
         world.next_key = 1;
         State { operators: vec![Operator::new(world.claim); self.operators], world, left: self.budget }
     }

@@ -290,7 +290,7 @@ impl Verb {
                     self.next = Call::RecogniseUser;
                 }
                 missing => {
-                    *missing = Some(User { tag: uid, seen: false, policy: false, keys: Vec::new() });
+                    *missing = Some(User { tag: uid, seen: false, policy: false, limited: false, keys: Vec::new() });
                     self.next = Call::PutPolicy;
                 }
             },
@@ -303,7 +303,7 @@ impl Verb {
             },
             Call::PutPolicy => match world.user(user_name) {
                 Some(user) => {
-                    user.policy = true;
+                    (user.policy, user.limited) = (true, record.limited);
                     if self.issued.is_some() {
                         return self.rest();
                     }
@@ -313,10 +313,14 @@ impl Verb {
             },
             Call::FindUser => match world.user(user_name) {
                 Some(user) if user.seen || !blind => {
+                    self.next = Call::ListKeys;
                     if self.kind == Kind::Check && record.names_uid(user.tag) {
                         user.tag = uid;
+                        if !user.policy || user.limited != record.limited {
+                            self.existing = true;
+                            self.next = Call::PutPolicy;
+                        }
                     }
-                    self.next = Call::ListKeys;
                 }
                 _ if self.kind == Kind::Check => return Progress::KeysLost,
                 _ if still_works => return Progress::Failed,

@@ -33,6 +33,8 @@ pub(super) struct Work {
     pub(super) withdraws: bool,
     /// The next step removes the notes on unused keys, because they are deleted.
     pub(super) forgets: bool,
+    /// The next step notes that the store has applied a change of the access.
+    pub(super) confirms: bool,
     /// A user has changed something that the attempt had read.
     pub(super) overtaken: bool,
 }
@@ -63,6 +65,7 @@ impl Work {
             verb: None,
             withdraws: false,
             forgets: false,
+            confirms: false,
             overtaken: false,
         };
         match real_record_state(setup, claim, world.record)? {
@@ -138,6 +141,7 @@ impl Work {
             doubtful: matches!(memory.refused, 2 | 4),
         };
         let due = upkeep::due_now(facts, || match upkeep {
+            _ if record.changes => Upkeep::Check,
             Upkeep::Rotate if asked && !retiring && review == Review::No => Upkeep::Rotate,
             Upkeep::Retire if retiring || review == Review::Due => Upkeep::Retire,
             Upkeep::Check => Upkeep::Check,
@@ -176,10 +180,12 @@ impl Work {
     /// The input for the next decision.
     pub(super) fn state(&self, mode: Mode) -> ProvisionState {
         let record = self.record_so_far();
+        let is_bound = self.record.is_some_and(|record| record.credentials_published || record.status_is_bound);
         ProvisionState {
+            access_differs: is_bound && record.limited != self.claim.limited,
             finalizer_cached: self.claim.finalizer,
             recorded: self.record.is_some(),
-            credentials_published: self.record.is_some_and(|r| r.credentials_published || r.status_is_bound),
+            credentials_published: is_bound,
             record_complete: record.credentials_published,
             record_status_is_bound: record.status_is_bound,
             adopting: self.record.map_or(self.previous.is_some(), |record| record.adopt_requested),

@@ -61,6 +61,8 @@ pub(super) struct Claim {
     pub(super) ready: bool,
     /// How often its user has requested new keys.
     pub(super) rotation: u8,
+    /// Its user asks for keys that only read.
+    pub(super) limited: bool,
     /// Its user asks for the bucket of the claim of this name that was deleted before; whether in time.
     pub(super) undo: Option<bool>,
 }
@@ -98,13 +100,17 @@ pub(super) struct Record {
     pub(super) status_is_bound: bool,
     /// An admin requests that the present claim adopts it.
     pub(super) adopt_requested: bool,
+    /// The keys only read.
+    pub(super) limited: bool,
+    /// That has changed, and the store has not confirmed it.
+    pub(super) changes: bool,
     pub(super) release: Option<Release>,
 }
 
 impl Record {
     /// What is planned for a claim.
     pub(super) fn new(claim: Claim) -> Self {
-        let Claim { uid, asks, .. } = claim;
+        let Claim { uid, asks, limited, .. } = claim;
         Self {
             uid,
             names: uid,
@@ -112,6 +118,8 @@ impl Record {
             credentials_published: false,
             status_is_bound: false,
             adopt_requested: false,
+            limited,
+            changes: false,
             release: None,
         }
     }
@@ -160,6 +168,8 @@ pub(super) struct User {
     /// Whether IAM's reads show it.
     pub(super) seen: bool,
     pub(super) policy: bool,
+    /// The policy only allows reading.
+    pub(super) limited: bool,
     pub(super) keys: Vec<Issued>,
 }
 
@@ -343,6 +353,7 @@ pub(super) const NO_CLAIM: Claim = Claim {
     bound: false,
     ready: false,
     rotation: 0,
+    limited: false,
     undo: None,
 };
 
@@ -358,6 +369,8 @@ pub(super) fn previous_record(asks: Asks) -> Record {
         credentials_published: true,
         status_is_bound: false,
         adopt_requested: false,
+        limited: false,
+        changes: false,
         release: None,
     }
 }

@@ -117,6 +117,13 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             ProvisionStep::Record => self.write_record().await?,
             ProvisionStep::Adopt => return self.take_record_over().await,
+            ProvisionStep::ChangeAccess => {
+                let wait = self.ctx.memory.get(&self.claim.id, |m| m.upkeep.access_change_in());
+                if !wait.is_zero() {
+                    return Ok(Some(Next::After(self.defer(wait))));
+                }
+                self.change_access().await?;
+            }
             ProvisionStep::Execute(verb) => {
                 if let Some(wait) = self.wait_before_replacement() {
                     return Ok(Some(Next::After(wait)));
@@ -247,10 +254,11 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// Reports that the claim is bound.
     pub(super) async fn update_status(&mut self) -> Result<(), Error> {
-        let record = &self.stored()?.record;
+        let stored = self.stored()?;
         let other_conditions =
-            in_sync::other_conditions(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
-        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, other_conditions)).await
+            in_sync::other_conditions(self.ctx, &self.claim, self.claim.spec()?, stored, &self.notes);
+        let report = Report::bound(&stored.record.plan.bucket, other_conditions);
+        status::update_status(self.ctx, &self.claim, &report).await
     }
 
     fn succeeded(&self) -> Next {

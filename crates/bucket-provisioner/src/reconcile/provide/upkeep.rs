@@ -15,7 +15,7 @@ use crate::decide::report::Severity;
 use crate::decide::steps::{self, Keys, Upkeep};
 use crate::decide::{claim, output_data, upkeep};
 use crate::error::Error;
-use crate::objects::events;
+use crate::objects::{claims, events, records};
 use crate::reasons;
 use crate::reconcile::in_sync;
 use crate::reconcile::next::Next;
@@ -56,6 +56,34 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
         }
         Ok(None)
+    }
+
+    /// Records other access, and has the store apply it.
+    pub(super) async fn change_access(&mut self) -> Result<(), Error> {
+        let ctx = self.ctx;
+        let mut record = self.stored()?.record.clone();
+        if self.access_change(self.stored()?).is_some_and(|mode| !record.plan.access.mode.includes(mode)) {
+            // The cache may show the claim as it was before its access was limited.
+            claims::refresh_settings(ctx, &mut self.claim).await?;
+        }
+        let Some(mode) = self.access_change(self.stored()?) else { return Ok(()) };
+        (record.plan.access.mode, record.plan.changes) = (mode, true);
+        records::change_access(ctx, self.stored_mut()?, record).await?;
+        ctx.memory.entry(&self.claim.id, |m| m.upkeep.access_changed());
+        self.upkeep = steps::upkeep_left(Upkeep::Check, &self.keys);
+        Ok(())
+    }
+
+    /// Notes that the store has applied a change of the access.
+    async fn access_changed(&mut self) -> Result<(), Error> {
+        let (ctx, stored) = (self.ctx, self.stored_mut()?);
+        let mut record = stored.record.clone();
+        record.plan.changes = false;
+        let note = format!("the access mode of the claim's keys is now {}", record.plan.access.mode);
+        records::change_access(ctx, stored, record).await?;
+        tracing::info!(reason = reasons::ACCESS_CHANGED, "{note}");
+        events::event(ctx, &self.claim.id, Severity::Normal, reasons::ACCESS_CHANGED, &note).await;
+        Ok(())
     }
 
     /// Does not change `upkeep` if there is no problem. `Some`: the attempt is over for this time.
@@ -127,7 +155,13 @@ impl<P: Provisioner> Attempt<'_, P> {
             tracing::warn!(reason = reasons::REPAIRED, "{note}");
             events::event(ctx, &id, Severity::Warning, reasons::REPAIRED, &note).await;
         }
+        if self.stored()?.record.plan.changes && !checkup.keys_lost {
+            self.access_changed().await?;
+        }
         if checkup.keys_lost {
+            if self.stored()?.record.plan.changes {
+                ctx.memory.entry(&id, |m| m.upkeep.in_progress(Upkeep::Check));
+            }
             self.upkeep = Upkeep::Nothing;
             self.doubt_keys();
         }
@@ -149,12 +183,16 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// The check failed, or the store is still working on it.
     async fn check_stopped(&mut self, error: Error) -> Result<Option<Duration>, Error> {
         let (ctx, id) = (self.ctx, &self.claim.id);
-        let what = "bucket and user could not be checked";
+        let what = match self.stored()?.record.plan.changes {
+            true => "the new access mode of the claim's keys could not be applied",
+            false => "bucket and user could not be checked",
+        };
         let failed = self.upkeep_stopped(self.upkeep, reasons::CHECK_FAILED, what, &error).await;
         if failed {
             ctx.options.observer.metrics().upkeep.checked("failed");
         }
-        if failed && self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
+        let is_pending = self.stored()?.is_being_adopted() || self.stored()?.record.plan.changes;
+        if failed && self.upkeep == Upkeep::Check && !is_pending {
             // If a permission is missing, all claims fail: they report it once, not every five minutes.
             ctx.memory.entry(id, |m| m.upkeep.wait_for_next());
             ctx.memory.entry(id, |m| m.upkeep.checked(ctx.options.resync));

@@ -27,6 +27,7 @@ pub(crate) struct UpkeepTimes {
     last_note: Option<u64>,
     replacements: BurstLimiter,
     repairs: BurstLimiter,
+    access_changes: BurstLimiter,
     key_searches: BurstLimiter,
     /// The last answered request for another attempt, as a hash.
     retried: Option<u64>,
@@ -130,6 +131,16 @@ impl UpkeepTimes {
     /// How long the ConfigMap must not be written again.
     pub(crate) fn repair_in(&self) -> Duration {
         self.repairs.wait()
+    }
+
+    /// Other access was recorded.
+    pub(crate) fn access_changed(&mut self) {
+        self.access_changes.note();
+    }
+
+    /// How long it must not be changed again.
+    pub(crate) fn access_change_in(&self) -> Duration {
+        self.access_changes.wait()
     }
 
     /// The store is asked to delete unused keys. That it is asked again while it works does not count.

@@ -1,0 +1,50 @@
+//! What a store can do beyond buckets and keys.
+
+/// What a store can do beyond creating buckets and issuing keys. Class parameters that need more are refused by name, and so
+/// are settings of claims.
+///
+/// ```
+/// use bucket_provisioner::store::Capabilities;
+///
+/// const ROTATES: Capabilities = Capabilities::NONE.with_rotation();
+/// assert!(ROTATES.rotation && !ROTATES.access_modes);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// [`Provisioner::rotate`](super::Provisioner::rotate) issues new keys: class parameters `rotateKeysEvery` and
+    /// `keyGracePeriod`.
+    pub rotation: bool,
+    /// Keys can be limited to reading or to writing, by [`Plan::access`](super::Plan::access): class parameter
+    /// `accessMode`, and the same setting of claims. [`Provisioner::check`](super::Provisioner::check) applies a change of it.
+    pub access_modes: bool,
+    /// Keys can be limited to objects whose keys begin with a prefix, by [`Plan::access`](super::Plan::access): class
+    /// parameter `prefix`.
+    pub prefixes: bool,
+}
+
+impl Capabilities {
+    /// None of them.
+    pub const NONE: Self = Self { rotation: false, access_modes: false, prefixes: false };
+
+    /// All of them.
+    pub const ALL: Self = Self { rotation: true, access_modes: true, prefixes: true };
+
+    /// And keys can be rotated.
+    #[must_use]
+    pub const fn with_rotation(self) -> Self {
+        Self { rotation: true, ..self }
+    }
+
+    /// And keys can be limited to reading or writing.
+    #[must_use]
+    pub const fn with_access_modes(self) -> Self {
+        Self { access_modes: true, ..self }
+    }
+
+    /// And keys can be limited to objects under a prefix.
+    #[must_use]
+    pub const fn with_prefixes(self) -> Self {
+        Self { prefixes: true, ..self }
+    }
+}

@@ -43,7 +43,7 @@ show() { printf '  $ %s\n' "$*" && "$@" | sed 's/^/  /; s/ *$//'; }
 owner() { "$built/owner" "$@" | sed 's/^/  /'; }
 
 admin_prepares() {
-  heading "The admin: custom resources, provisioning credentials, two StorageClasses"
+  heading "The admin: custom resources, provisioning credentials, three StorageClasses"
   [[ -n ${AWS_ACCESS_KEY_ID:-} && -n ${AWS_SECRET_ACCESS_KEY:-} ]] ||
     fail "AWS_ENDPOINT_URL is set, but not AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: set the provisioning credentials, too"
   if kubectl get crd objectbucketclaims.objectbucket.io &>/dev/null; then
@@ -57,9 +57,10 @@ admin_prepares() {
   owner_secret | create
   example storageclass-greenfield | create
   example storageclass-brownfield | create
+  example storageclass-managed | sed 's/onDelete: .*/onDelete: purge/' | create
   owner create "$archive"
   bucket_made=yes
-  say "class s3-buckets makes a bucket for each claim; s3-existing opens the bucket $archive"
+  say "class s3-buckets makes a bucket for each claim, and s3-managed one with settings; s3-existing opens the bucket $archive"
 }
 
 # It gets no keys: it works with those of the class's Secret. It serves one namespace and has its lease there.
@@ -72,13 +73,15 @@ operator_starts() {
 }
 
 user_claims() {
-  heading "A user: two claims, and how they become Bound"
+  heading "A user: claims, and how they become Bound"
   cat examples/claim-greenfield.yaml - examples/claim-brownfield.yaml <<<--- | sed 's/^/      /'
   show kubectl create --namespace "$namespace" -f examples/claim-greenfield.yaml -f examples/claim-brownfield.yaml
-  show kubectl wait --namespace "$namespace" --for 'jsonpath={.status.phase}=Bound' --timeout "${patience}s" obc/photos obc/archive
+  say "one whose bucket keeps versions, and one whose keys only read:"
+  show kubectl create --namespace "$namespace" -f examples/claim-managed.yaml -f examples/claim-reader.yaml
+  show kubectl wait --namespace "$namespace" --for 'jsonpath={.status.phase}=Bound' --timeout "${patience}s" "${claims[@]/#/obc/}"
   show kubectl get --namespace "$namespace" obc,ob,secret,configmap --selector bucket-provisioner
-  read_outputs photos
-  read_outputs archive
+  local claim
+  for claim in "${claims[@]}"; do read_outputs "$claim"; done
 }
 
 # What the app of claim $1 gets, and what stands for the claim in the cluster and in AWS.
@@ -107,12 +110,15 @@ apps_use_buckets() {
     say "its environment: $(cut -d= -f1 <<<"${environments[$claim]}" | paste -sd' ')"
     if [[ $claim = photos ]]; then app photos "${buckets[archive]}"; else app archive "${buckets[photos]}"; fi
   done
+  heading "What class and claim have set"
+  owner managed "${buckets[reports]}" "$namespace"
+  app archive-reader --read-only
 }
 
 user_deletes() {
-  heading "The user deletes both claims"
+  heading "The user deletes the claims"
   owner put "${buckets[photos]}" left-behind.txt
-  show kubectl delete --namespace "$namespace" obc photos archive --timeout "${patience}s"
+  show kubectl delete --namespace "$namespace" obc "${claims[@]}" --timeout "${patience}s"
   show kubectl get --namespace "$namespace" events --field-selector involvedObject.kind=ObjectBucketClaim --output \
     'custom-columns=CLAIM:.involvedObject.name,REASON:.reason,MESSAGE:.message'
 }
@@ -146,12 +152,13 @@ all_is_gone() {
     kubectl get --namespace "$namespace" --ignore-not-found --output name obc,secret,configmap --selector bucket-provisioner)
   [[ ! $left ]] || fail "still in the cluster: $left"
   say "gone   claims, ObjectBuckets, Secrets and ConfigMaps"
+  owner gone "${buckets[reports]}"
   owner gone "${buckets[photos]}" "${users[@]}"
-  for claim in photos archive; do app "$claim" --refused; done
+  for claim in "${claims[@]}"; do app "$claim" --refused; done
   owner unchanged "$archive"
   running operator || fail "the operator has ended by itself"
   # Patterns on a command line could be seen by others.
-  ! grep -qFf <(sed -n 's/^AWS_SECRET_ACCESS_KEY=//p' <<<"${environments[photos]}"$'\n'"${environments[archive]}") "$log" ||
+  ! grep -qFf <(printf '%s\n' "${environments[@]}" | sed -n 's/^AWS_SECRET_ACCESS_KEY=//p') "$log" ||
     fail "a secret key is in $log"
   heading "All of this was seen to be true, in $SECONDS s. No secret key is in the operator's log."
 }
@@ -191,6 +198,7 @@ done
 set_stage
 readonly log=$state/logs/operator.log label=aws-s3-provisioner-demo=$stack
 archive=company-archive provisioner=aws-s3.io/bucket bucket_made='' stack_used=''
+claims=(photos archive reports archive-reader)
 declare -A environments buckets records users
 if [[ $stop ]]; then
   [[ -O $state ]] || fail "$stack does not run"

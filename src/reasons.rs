@@ -28,6 +28,7 @@ bucket_provisioner::reasons! {
         QUOTA_EXCEEDED = "QuotaExceeded": "there are too many buckets, users or the like in the account", "raise the quota of buckets, or clean up; an account can have 5,000 users, and no more";
         USER_TAKEN = "UserTaken": "an IAM user of the claim's name exists without its tag", "delete that user";
         NOT_SUPPORTED = "NotSupported": "the store lacks an operation", "use a store that has it";
+        KEY_UNUSABLE = "KeyUnusable": "the claim's keys cannot use the KMS key of the class (`kmsKey`)", "enable the key, correct `kmsKey`, or allow the account's IAM policies in the key's policy";
         REJECTED = "Rejected": "AWS refused for another reason; the message has the error code and text of AWS", "follow that text; if it does not help, check that the endpoint of the class is that of the store";
         THROTTLED = "Throttled": "AWS limits the rate of calls", "wait: the operator queues the calls and continues by itself";
         STORE_BUSY = "StoreBusy": "the store is busy with something that excludes this call", "wait";

@@ -301,6 +301,11 @@ impl Stage {
         calls.iter().find(|(called, _)| called == operation).map(|(_, body)| body.clone()).unwrap()
     }
 
+    /// The ownership of objects that each CreateBucket names.
+    pub(crate) fn ownerships(&self) -> Vec<Option<String>> {
+        self.store.ownerships.lock().unwrap().clone()
+    }
+
     /// The bodies of all calls of an operation, or their queries, in order.
     pub(crate) fn all_sent(&self, operation: &str) -> Vec<String> {
         let calls = self.store.calls.lock().unwrap();
@@ -370,6 +375,8 @@ struct CannedStore {
     owners: Arc<Mutex<ExpectedOwners>>,
     addressed: Arc<Mutex<Vec<Addressed>>>,
     delay: Arc<Mutex<Duration>>,
+    /// Of each CreateBucket, the ownership of objects that it names.
+    ownerships: Arc<Mutex<Vec<Option<String>>>>,
 }
 
 impl HttpConnector for CannedStore {
@@ -393,6 +400,10 @@ impl HttpConnector for CannedStore {
         } else {
             body
         };
+        if operation == "CreateBucket" {
+            let named = request.headers().get("x-amz-object-ownership").map(str::to_owned);
+            self.ownerships.lock().unwrap().push(named);
+        }
         self.calls.lock().unwrap().push((operation, sent));
         let answered = match answer {
             Some(Answer::Status { status, header, body }) => {
@@ -427,6 +438,17 @@ impl HttpClient for CannedStore {
     }
 }
 
+/// What of a bucket has an address of its own.
+const SUB_RESOURCES: [(&str, &str); 7] = [
+    ("versioning", "BucketVersioning"),
+    ("encryption", "BucketEncryption"),
+    ("lifecycle", "BucketLifecycleConfiguration"),
+    ("ownershipControls", "BucketOwnershipControls"),
+    ("publicAccessBlock", "PublicAccessBlock"),
+    ("logging", "BucketLogging"),
+    ("policy", "BucketPolicy"),
+];
+
 /// The name of the operation that a request asks for.
 fn operation(request: &HttpRequest, body: &str) -> String {
     if let Some(action) = body.strip_prefix("Action=") {
@@ -434,9 +456,18 @@ fn operation(request: &HttpRequest, body: &str) -> String {
     }
     let (path, query) = request.uri().split_once('?').unwrap_or((request.uri(), ""));
     let asks = |name: &str| query.split('&').any(|part| part.split('=').next() == Some(name));
+    if let Some((_, sub_resource)) = SUB_RESOURCES.iter().find(|(name, _)| asks(name)) {
+        let verb = match request.method() {
+            "GET" => "Get",
+            "DELETE" => "Delete",
+            _ => "Put",
+        };
+        return format!("{verb}{sub_resource}");
+    }
     let name = match request.method() {
         "POST" if path.contains("/v20180820/tags/") => "TagResource",
         "PUT" if asks("tagging") => "PutBucketTagging",
+        "PUT" if asks("partNumber") => "UploadPart",
         "PUT" => "CreateBucket",
         "POST" if asks("uploads") => "CreateMultipartUpload",
         "POST" => "DeleteObjects",

@@ -1,4 +1,6 @@
 //! The verbs of the store: what is created, granted, revoked and deleted, and what is done for bound claims. Read this first.
+//!
+//! Long, because it implements all verbs of one trait.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -30,12 +32,12 @@ use crate::reasons;
 use crate::recall;
 use crate::s3::creation::{self, BucketSteps};
 use crate::s3::emptying::Emptyings;
-use crate::s3::{bucket, purge, tags};
+use crate::s3::{bucket, purge, settings, tags};
 use crate::{Error, Flags, Owner, PROVISIONER_NAME};
 use bucket_provisioner::store::{
     AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError, Deactivation,
     Endpoint, Failure as _, FailureClass, Finding, Inventory, Mode, ParameterError, Plan, Probe, ProbeCall,
-    Provisioner, Reason, Recalled, Record, Request, Start, TaggedResource, Usage,
+    Provisioner, Reason, Recalled, Record, Request, SettingError, Start, TaggedResource, Usage,
 };
 
 /// How long AWS may not show what was created.
@@ -196,7 +198,7 @@ impl Provisioner for AwsProvisioner {
 
     const USER_NAME_MAX: usize = names::USER_MAX;
     const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket, s3:GetObject or s3:PutObject to the claim's user, or its key of KMS does";
-    const CAPABILITIES: Capabilities = Capabilities::ALL;
+    const CAPABILITIES: Capabilities = Capabilities::ALL.with_settings(settings::SETTINGS);
     const REASONS: &'static [&'static Reason] = reasons::TABLE;
 
     fn class_warning(&self, parameters: &ClassParameters) -> Option<(&'static Reason, String)> {
@@ -218,6 +220,10 @@ impl Provisioner for AwsProvisioner {
     fn plan(&self, request: &Request<'_, ClassParameters>) -> Result<Plan, Error> {
         let plan = plan::plan(request, self.environment()?);
         policy::check_length(request, &plan, self.environment()?).map(|()| plan)
+    }
+
+    fn check_settings(plan: &Plan) -> Result<(), SettingError> {
+        settings::Wanted::planned(plan).map(drop)
     }
 
     /// What Terraform's provider waits for, too: "propagation" of IAM and of S3, two minutes each. Other stores are not
@@ -264,7 +270,7 @@ impl Provisioner for AwsProvisioner {
     async fn creates_in_parallel(&self, call: &Call<'_, Self>) -> bool {
         let Ok((store, target)) = self.reach(call).await else { return false };
         let is_generated = bucket::NameKind::of(&target) == bucket::NameKind::Generated;
-        target.user.is_some() && is_generated && store.creates_buckets()
+        target.user.is_some() && is_generated && store.creates_buckets() && !settings::need_calls(&target)
     }
 
     fn deletes_in_parallel(&self, _: &Call<'_, Self>) -> bool {
@@ -274,14 +280,15 @@ impl Provisioner for AwsProvisioner {
     async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<Error>> {
         let (store, target) = self.reach(call).await.map_err(CreateError::Refused)?;
         let mut attempt = self.buckets.begin(call.record, &store);
-        if attempt.steps().created {
-            return Ok(());
-        }
-        let _guard = self.lock_name(&target).map_err(create_error)?;
         let tags = tags::of_record(&self.name, call.record);
-        let answer = Box::pin(creation::create(&store, &target, &tags, attempt.steps())).await;
-        store.note_creation(answer.is_ok());
-        answer.map_err(create_error)
+        if !attempt.steps().created {
+            let _guard = self.lock_name(&target).map_err(create_error)?;
+            let answer = Box::pin(creation::create(&store, &target, &tags, attempt.steps())).await;
+            store.note_creation(answer.is_ok());
+            answer.map_err(create_error)?;
+        }
+        let applied = settings::apply(&store, &target, &tags, &mut attempt.steps().settings).await;
+        applied.map_err(CreateError::Failed)
     }
 
     async fn grant(&self, call: &Call<'_, Self>) -> Result<AppCredentials, CreateError<Error>> {

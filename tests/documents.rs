@@ -34,6 +34,20 @@ fn the_document_of_parameters_matches_the_code() {
     check("docs/parameters.md", |is| with_table(is, &printed("parameters")));
 }
 
+/// A parameter that the operator knows, and no other.
+#[test]
+fn the_schema_of_the_chart_has_each_class_parameter() {
+    let schema: Value = serde_json::from_str(&read("deploy/helm/aws-s3-provisioner/values.schema.json")).unwrap();
+    let class = &schema["properties"]["storageClasses"]["items"]["properties"]["parameters"];
+    let table = printed("parameters");
+    let known: Vec<_> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let mut known: Vec<_> = known.into_iter().map(str::to_owned).collect();
+    known.sort();
+    let mut has: Vec<_> = class["properties"].as_object().unwrap().keys().cloned().collect();
+    has.sort();
+    assert_eq!((has, &class["additionalProperties"]), (known, &Value::Bool(false)));
+}
+
 #[test]
 fn the_document_of_metrics_matches_code_and_alerts() {
     check("docs/metrics.md", |is| {

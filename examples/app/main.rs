@@ -2,7 +2,8 @@
 //! of the claim's Secret and ConfigMap gives it: `BUCKET_NAME`, and what every AWS SDK reads by itself.
 //!
 //! `app [OTHER]` puts, lists, gets and deletes an object. If another bucket is named, it tries that one,
-//! too, and expects to be refused. `app --refused` expects that its key does not work any more.
+//! too, and expects to be refused. `app --read-only` lists, and expects that it may not put. `app --refused` expects that
+//! its key does not work any more.
 
 use std::error::Error;
 
@@ -20,6 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let s3 = Client::new(&aws_config::load_defaults(aws_config::BehaviorVersion::latest()).await);
     match std::env::args().nth(1).as_deref() {
         // A key that is deleted is unknown; some stores say so with the word for a missing permission.
+        Some("--read-only") => only_read(&s3, &bucket).await,
         Some("--refused") => expect_refusal(&s3, &bucket, &["InvalidAccessKeyId", "AccessDenied"]).await,
         other => {
             use_bucket(&s3, &bucket).await?;
@@ -51,6 +53,20 @@ async fn use_bucket(s3: &Client, bucket: &str) -> Result<(), Box<dyn Error>> {
     s3.delete_object().bucket(bucket).key(KEY).send().await?;
     println!("deleted s3://{bucket}/{KEY}");
     Ok(())
+}
+
+async fn only_read(s3: &Client, bucket: &str) -> Result<(), Box<dyn Error>> {
+    let listed = s3.list_objects_v2().bucket(bucket).send().await?;
+    let keys: Vec<_> = listed.contents().iter().filter_map(|object| object.key()).collect();
+    println!("listed  s3://{bucket}/ {keys:?}");
+    match s3.put_object().bucket(bucket).key(KEY).body(ByteStream::from_static(TEXT)).send().await {
+        Ok(_) => Err(format!("{KEY} may be put").into()),
+        Err(error) if error.code() == Some("AccessDenied") => {
+            println!("refused s3://{bucket}/{KEY} AccessDenied");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Tries to list a bucket, and fails unless one of `codes` is the answer.

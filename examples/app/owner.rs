@@ -7,6 +7,7 @@
 //! | `unchanged BUCKET` | fails unless the bucket holds `report.txt` as it was, and nothing else |
 //! | `remove BUCKET` | deletes such a bucket, whatever it holds by then |
 //! | `put BUCKET KEY` | puts one more object into a bucket |
+//! | `managed BUCKET TEAM` | fails unless the bucket keeps versions, blocks public access and has the tag `team` |
 //! | `gone BUCKET USER...` | fails if the bucket or one of the IAM users is there, or what belongs to a user |
 //!
 //! Keys, region and `AWS_ENDPOINT_URL` come from the environment, as for every AWS SDK.
@@ -16,7 +17,7 @@ use std::error::Error;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_iam::error::ProvideErrorMetadata;
 use aws_sdk_s3::primitives::ByteStream;
-use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration};
+use aws_sdk_s3::types::{BucketLocationConstraint, BucketVersioningStatus, CreateBucketConfiguration};
 
 const REPORT: &str = "report.txt";
 const TEXT: &[u8] = b"the report of last year";
@@ -36,6 +37,7 @@ async fn main() -> Result<(), Failure> {
         ["unchanged", bucket] => unchanged(&s3, bucket).await,
         ["remove", bucket] => remove(&s3, bucket).await,
         ["put", bucket, key] => put(&s3, bucket, key, b"deleted with its bucket").await,
+        ["managed", bucket, team] => managed(&s3, bucket, team).await,
         ["gone", bucket, ref users @ ..] => {
             require_no_bucket(&s3, bucket).await?;
             require_no_users(&config, users).await
@@ -68,6 +70,21 @@ async fn unchanged(s3: &aws_sdk_s3::Client, bucket: &str) -> Result<(), Failure>
         return Err(format!("bucket {bucket} is not as it was: {keys:?}, {REPORT} is {got:?}").into());
     }
     println!("there  bucket {bucket} with {REPORT}, as before");
+    Ok(())
+}
+
+async fn managed(s3: &aws_sdk_s3::Client, bucket: &str, team: &str) -> Result<(), Failure> {
+    let versioning = s3.get_bucket_versioning().bucket(bucket).send().await?.status;
+    let blocked = s3.get_public_access_block().bucket(bucket).send().await?.public_access_block_configuration;
+    let is_blocked = blocked.and_then(|blocked| blocked.block_public_policy) == Some(true);
+    let lifecycle = s3.get_bucket_lifecycle_configuration().bucket(bucket).send().await?.rules.unwrap_or_default();
+    let tags = s3.get_bucket_tagging().bucket(bucket).send().await?.tag_set;
+    let has_tag = tags.iter().any(|tag| tag.key == "team" && tag.value == team);
+    let keeps_versions = versioning == Some(BucketVersioningStatus::Enabled);
+    if !(keeps_versions && is_blocked && has_tag && lifecycle.len() == 2) {
+        return Err(format!("bucket {bucket} lacks settings: {versioning:?}, {lifecycle:?}, {tags:?}").into());
+    }
+    println!("bucket {bucket} keeps versions for 30 days, blocks public access, and has the tag team={team}");
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::bodies::{self, LABEL, names};
 use crate::kubernetes::{CLAIMS, CLASS, Claim, Claimed, Kubernetes, RECORDS};
 use crate::load::all;
-use crate::store::{Policy, Store};
+use crate::store::{Kind, Policy, Store};
 
 /// `--concurrency` of the operator by default.
 const AT_ONCE: usize = 32;
@@ -28,6 +28,8 @@ pub(crate) struct Floor {
     store: Store,
     policy: Arc<Policy>,
     turns: Arc<Semaphore>,
+    class: &'static str,
+    kind: Kind,
 }
 
 impl Floor {
@@ -35,7 +37,13 @@ impl Floor {
     pub(crate) async fn new(url: &str, policy: &Arc<Policy>) -> Result<Self, Failure> {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         let kubernetes = Kubernetes::new(Claimed::Buckets).await?;
-        Ok(Self { kubernetes, store: Store::new(url)?, policy: Arc::clone(policy), turns })
+        let policy = Arc::clone(policy);
+        Ok(Self { kubernetes, store: Store::new(url)?, policy, turns, class: CLASS, kind: Kind::Plain })
+    }
+
+    /// For claims of a class with settings.
+    pub(crate) fn managed(self, class: &'static str) -> Self {
+        Self { class, kind: Kind::Managed, ..self }
     }
 
     pub(crate) fn aws_calls(&self) -> usize {
@@ -48,7 +56,7 @@ impl Floor {
         for number in 1..=n {
             let floor = self.clone();
             tasks.spawn(async move {
-                let claim = floor.kubernetes.create_claim(&format!("c{number}"), CLASS).await?;
+                let claim = floor.kubernetes.create_claim(&format!("c{number}"), floor.class).await?;
                 let _turn = floor.turns.acquire().await?;
                 floor.bind(&claim).await
             });
@@ -114,7 +122,7 @@ impl Floor {
         self.patch(&claim_path, bodies::taken_on(&bucket)).await?;
         self.post(RECORDS, bodies::record(claim, &self.store)).await?;
 
-        let (id, key) = self.store.make(&bucket, &user, &bodies::tags(claim), &self.policy).await?;
+        let (id, key) = self.store.make(&bucket, &user, &bodies::tags(claim), &self.policy, self.kind).await?;
         self.post(SECRETS, bodies::secret(claim, &id, &key)).await?;
         self.store.probe(&bucket, &id, &key).await?;
         let credentials_published = json!({ "spec": { "additionalState": { "handedOver": "true" } } });

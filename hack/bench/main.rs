@@ -19,6 +19,7 @@ mod operator;
 mod parts;
 mod purge;
 mod queue;
+mod settings;
 mod store;
 mod table;
 mod volumes;
@@ -60,11 +61,14 @@ async fn run(n: usize, objects: usize, bound: usize, parts: &[&str]) -> Result<(
     let processors = std::thread::available_parallelism()?;
     println!("\n{profile} build, {processors} processors, operator with a lease and with its AWS calls logged");
     println!("ratio: seconds of the operator to those of the floor\n");
-    if wanted("claims") || wanted("delay") {
+    if wanted("claims") || wanted("settings") || wanted("delay") {
         println!("{}", table::header("a claim"));
     }
     if wanted("claims") || wanted("restart") {
         bench.claims(n, "", Wanted { rows: wanted("claims"), restart: wanted("restart") }).await?;
+    }
+    if wanted("settings") {
+        bench.settings(n).await?;
     }
     if wanted("delay") {
         bench.delayed(50, n.min(500)).await?;

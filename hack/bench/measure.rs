@@ -72,6 +72,8 @@ pub(crate) async fn by_floor(
 /// What the floor does.
 pub(crate) enum Work {
     Create(usize),
+    /// Of a class with settings.
+    CreateManaged(usize, &'static str),
     Delete,
     Restart(Claim),
 }
@@ -84,6 +86,13 @@ impl Work {
         let floor = Floor::new(url, policy).await?;
         let took = match self {
             Self::Create(n) => {
+                floor.claims().await?;
+                began = Instant::now();
+                floor.create(n).await?;
+                began.elapsed()
+            }
+            Self::CreateManaged(n, class) => {
+                let floor = floor.clone().managed(class);
                 floor.claims().await?;
                 began = Instant::now();
                 floor.create(n).await?;

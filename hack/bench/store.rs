@@ -11,7 +11,11 @@ use iam::types::Tag as IamTag;
 use s3::config::retry::RetryConfig;
 use s3::config::{BehaviorVersion, Region, RequestChecksumCalculation, ResponseChecksumValidation};
 use s3::error::ProvideErrorMetadata as _;
-use s3::types::{BucketLocationConstraint, CreateBucketConfiguration, Tag};
+use s3::types::{
+    BucketLifecycleConfiguration, BucketLocationConstraint, BucketVersioningStatus, CreateBucketConfiguration,
+    ExpirationStatus, LifecycleExpiration, LifecycleRule, LifecycleRuleFilter, ObjectOwnership, OwnershipControls,
+    OwnershipControlsRule, PublicAccessBlockConfiguration, Tag, VersioningConfiguration,
+};
 
 use crate::Failure;
 
@@ -20,6 +24,15 @@ pub(crate) struct Policy {
     name: String,
     document: String,
     bucket: String,
+}
+
+/// What a claim's bucket gets.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// The operator's own tags.
+    Plain,
+    /// Five settings: a tag, and four that take calls.
+    Managed,
 }
 
 #[derive(Clone)]
@@ -108,6 +121,7 @@ impl Store {
         user: &str,
         tags: &[(&str, &str)],
         policy: &Policy,
+        kind: Kind,
     ) -> Result<(String, String), Failure> {
         let sdk_tags = tags.iter().map(|(key, value)| Tag::builder().key(*key).value(*value).build());
         let configuration = CreateBucketConfiguration::builder()
@@ -119,15 +133,63 @@ impl Store {
         let sdk_tags = tags.iter().map(|(key, value)| IamTag::builder().key(*key).value(*value).build());
         let sdk_tags = sdk_tags.collect::<Result<_, _>>()?;
         let created = self.count().iam.create_user().user_name(user).path("/aws-s3-provisioner/");
-        let (bucket_made, user_made) = tokio::join!(bucket_made, created.set_tags(Some(sdk_tags)).send());
-        bucket_made?;
-        user_made?;
+        let user_made = created.set_tags(Some(sdk_tags)).send();
+        match kind {
+            Kind::Plain => {
+                let (bucket_made, user_made) = tokio::join!(bucket_made, user_made);
+                bucket_made?;
+                user_made?;
+            }
+            Kind::Managed => {
+                bucket_made.await?;
+                self.set(bucket).await?;
+                user_made.await?;
+            }
+        }
         let put = self.count().iam.put_user_policy().user_name(user).policy_name(&policy.name);
         let put = put.policy_document(policy.document.replace(&policy.bucket, bucket)).send();
         let (put, issued) = tokio::join!(put, self.count().iam.create_access_key().user_name(user).send());
         put?;
         let key = issued?.access_key.ok_or("no key in the answer")?;
         Ok((key.access_key_id, key.secret_access_key))
+    }
+
+    /// Four settings, each read again, because a store that is not AWS may not keep it.
+    async fn set(&self, bucket: &str) -> Result<(), Failure> {
+        let rule = OwnershipControlsRule::builder().object_ownership(ObjectOwnership::BucketOwnerPreferred).build()?;
+        let controls = OwnershipControls::builder().rules(rule).build()?;
+        let s3 = &self.s3;
+        self.count();
+        s3.put_bucket_ownership_controls().bucket(bucket).ownership_controls(controls).send().await?;
+        self.count();
+        s3.get_bucket_ownership_controls().bucket(bucket).send().await?;
+        let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
+        self.count();
+        s3.put_bucket_versioning().bucket(bucket).versioning_configuration(enabled).send().await?;
+        self.count();
+        s3.get_bucket_versioning().bucket(bucket).send().await?;
+        let rule = LifecycleRule::builder()
+            .id("expire")
+            .status(ExpirationStatus::Enabled)
+            .filter(LifecycleRuleFilter::builder().prefix("").build())
+            .expiration(LifecycleExpiration::builder().days(30).build())
+            .build()?;
+        let lifecycle = BucketLifecycleConfiguration::builder().rules(rule).build()?;
+        self.count();
+        s3.put_bucket_lifecycle_configuration().bucket(bucket).lifecycle_configuration(lifecycle).send().await?;
+        self.count();
+        s3.get_bucket_lifecycle_configuration().bucket(bucket).send().await?;
+        let blocked = PublicAccessBlockConfiguration::builder()
+            .block_public_acls(true)
+            .ignore_public_acls(true)
+            .block_public_policy(true)
+            .restrict_public_buckets(true)
+            .build();
+        self.count();
+        s3.put_public_access_block().bucket(bucket).public_access_block_configuration(blocked).send().await?;
+        self.count();
+        s3.get_public_access_block().bucket(bucket).send().await?;
+        Ok(())
     }
 
     /// Two looks into the bucket with its own key, each on a new connection.

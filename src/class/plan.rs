@@ -113,7 +113,18 @@ pub(crate) mod tests {
                 most: ReadWrite,
                 prefix: None,
             },
-            changes: false,
+            settings: Settings {
+                of_class: {},
+                of_claim: {},
+                claims_may_set: MaySet(
+                    {},
+                ),
+                released: {},
+            },
+            changes: Changes {
+                access: false,
+                settings: false,
+            },
             state: {
                 "iamPath": "/aws-s3-provisioner/",
             },

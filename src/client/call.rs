@@ -42,7 +42,7 @@ macro_rules! operations {
 }
 
 operations! {
-    CreateBucket => "s3:CreateBucket and s3:TagResource",
+    CreateBucket => "s3:CreateBucket and s3:TagResource and s3:PutBucketOwnershipControls",
     GetBucketTagging => "s3:GetBucketTagging",
     PutBucketTagging => "s3:PutBucketTagging",
     TagResource => "s3:TagResource",
@@ -57,9 +57,26 @@ operations! {
     DeleteObject => "s3:DeleteObject and s3:DeleteObjectVersion",
     AbortMultipartUpload => "s3:AbortMultipartUpload",
     ListAccessPoints => "s3:ListAccessPoints",
+    UploadPart => "s3:PutObject",
+    GetBucketVersioning => "s3:GetBucketVersioning",
+    PutBucketVersioning => "s3:PutBucketVersioning",
+    GetBucketEncryption => "s3:GetEncryptionConfiguration",
+    PutBucketEncryption => "s3:PutEncryptionConfiguration",
+    GetBucketLifecycleConfiguration => "s3:GetLifecycleConfiguration",
+    PutBucketLifecycleConfiguration => "s3:PutLifecycleConfiguration",
+    DeleteBucketLifecycle => "s3:PutLifecycleConfiguration",
+    GetBucketOwnershipControls => "s3:GetBucketOwnershipControls",
+    PutBucketOwnershipControls => "s3:PutBucketOwnershipControls",
+    GetPublicAccessBlock => "s3:GetBucketPublicAccessBlock",
+    PutPublicAccessBlock => "s3:PutBucketPublicAccessBlock",
+    GetBucketLogging => "s3:GetBucketLogging",
+    PutBucketLogging => "s3:PutBucketLogging",
+    GetBucketPolicy => "s3:GetBucketPolicy",
+    PutBucketPolicy => "s3:PutBucketPolicy",
     CreateUser => "iam:CreateUser and iam:TagUser",
     GetUser => "iam:GetUser",
     TagUser => "iam:TagUser",
+    UntagUser => "iam:UntagUser",
     GetUserPolicy => "iam:GetUserPolicy",
     PutUserPolicy => "iam:PutUserPolicy",
     CreateAccessKey => "iam:CreateAccessKey",
@@ -135,6 +152,29 @@ impl Operation {
         ["Get", "List", "Head", "Simulate"].iter().any(|verb| format!("{self:?}").starts_with(verb))
     }
 
+    /// The class parameters that need it, if it reads or writes settings of a bucket.
+    pub fn settings(self) -> Option<&'static str> {
+        use Operation as O;
+
+        Some(match self {
+            O::GetBucketVersioning | O::PutBucketVersioning => "bucketVersioning",
+            O::GetBucketEncryption | O::PutBucketEncryption => "encryption",
+            O::GetBucketLifecycleConfiguration | O::PutBucketLifecycleConfiguration | O::DeleteBucketLifecycle => {
+                "bucketLifecycle, expireAfter, expireNoncurrentAfter and abortIncompleteUploadsAfter"
+            }
+            O::GetBucketOwnershipControls | O::PutBucketOwnershipControls => "objectOwnership",
+            O::GetPublicAccessBlock | O::PutPublicAccessBlock => "publicAccess",
+            O::GetBucketLogging | O::PutBucketLogging => "accessLogs",
+            O::GetBucketPolicy | O::PutBucketPolicy => "requireTLS",
+            _ => return None,
+        })
+    }
+
+    /// Whether it reads or writes settings of a bucket.
+    pub fn is_setting(self) -> bool {
+        self.settings().is_some()
+    }
+
     pub(crate) fn service(self) -> Service {
         use Operation as O;
 
@@ -145,7 +185,9 @@ impl Operation {
             }
             O::ListObjectsV2 | O::GetObject | O::ListObjectVersions | O::ListMultipartUploads => Service::Objects,
             O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload | O::CreateMultipartUpload => Service::Objects,
+            O::UploadPart => Service::Objects,
             O::GetCallerIdentity | O::AssumeRole => Service::Sts,
+            operation if operation.is_setting() => Service::Buckets,
             _ => Service::Iam,
         }
     }

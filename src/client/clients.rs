@@ -232,6 +232,7 @@ impl Clients {
             quotas: Arc::clone(&self.quotas),
             creates_buckets: AtomicBool::new(false),
             refuses_tags: AtomicBool::new(false),
+            denies_ownership: AtomicBool::new(false),
             limiters: Arc::clone(&self.limiters),
             observer: self.observer.clone(),
             identity,

@@ -68,6 +68,10 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         (_, 429 | 503) => Error::Throttled { operation },
         (code, _) if is_conflict(code) => Error::StoreBusy { operation, resource, code: code.to_owned(), message },
         (limit, _) if is_about_quota(limit) => Error::QuotaExceeded { operation, resource, code, message },
+        // Stores that do not know a sub-resource take the call for CreateBucket.
+        ("BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | ILLEGAL_LOCATION, _) if is_sub_resource(operation) => {
+            Error::NotSupported { operation, resource, code, message }
+        }
         ("BucketAlreadyExists", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
         ("BucketAlreadyOwnedByYou", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
         ("BucketHasAccessPointsAttached", _) => Error::HasAccessPoints { bucket: bucket(), names: Vec::new() },
@@ -122,6 +126,11 @@ impl CallError {
 
 fn is_about_quota(code: &str) -> bool {
     matches!(code, "LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException")
+}
+
+/// Whether a store that does not know it can take the call for another one.
+fn is_sub_resource(operation: Operation) -> bool {
+    operation.is_setting() || operation == Operation::PutBucketTagging
 }
 
 /// Whether a code means that a session has ended.

@@ -23,6 +23,19 @@ pub enum Error {
         "the prefix {prefix:?} makes the policy of the claim's user {length} characters long, and IAM allows {max}: shorten prefix in the StorageClass, or the names of bucket, namespace or claim"
     )]
     PrefixTooLong { prefix: String, length: usize, max: usize },
+    /// The store does not accept the value of a setting.
+    #[error(
+        "{}: the store does not accept its value ({code}): correct it{}", .place.of(.setting), aws_message(.message)
+    )]
+    SettingRefused { setting: &'static str, place: SetBy, code: String, message: Option<String> },
+    /// A recorded setting cannot be used.
+    #[error("setting {key} in the ObjectBucket of the claim {problem} (an admin must correct spec.additionalState)")]
+    SettingUnusable { key: String, problem: String },
+    /// The KMS key of the class does not work.
+    #[error(
+        "the KMS key of the StorageClass cannot be used with the claim's keys ({code}): check kmsKey, that the key is enabled, and that its key policy allows IAM policies of this account to use it"
+    )]
+    KeyUnusable { code: String },
     /// The store does not limit listings to a prefix.
     #[error(
         "the store lets the claim's keys list all of bucket {bucket:?}, although their policy allows only the prefix of the StorageClass: use a store that supports the condition s3:prefix, or a bucket for each tenant"
@@ -183,6 +196,24 @@ impl TakenBy {
             Self::Unknown => {
                 "already exists and does not belong to this claim: choose another name, or ask an admin for a StorageClass with this bucketName"
             }
+        }
+    }
+}
+
+/// Who has set something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetBy {
+    /// The StorageClass.
+    Class,
+    /// The claim.
+    Claim,
+}
+
+impl SetBy {
+    fn of(self, setting: &str) -> String {
+        match self {
+            Self::Class => format!("parameter {setting} of the StorageClass"),
+            Self::Claim => format!("spec.additionalConfig.{setting}"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What an [`Error`] means to the controller: its reason, whether a retry can help, and whether the store has changed.
 
 use crate::client::call::{Identity, Resource};
-use crate::client::error::{Error, Sent};
+use crate::client::error::{Error, Sent, SetBy};
 use crate::reasons;
 use bucket_provisioner::store::Failure;
 use bucket_provisioner::store::FailureClass::{self, Retryable, Terminal};
@@ -50,6 +50,10 @@ impl Error {
         match self {
             Self::InvalidEnvironment(_) => (reasons::INVALID_ENVIRONMENT, Terminal),
             Self::PrefixTooLong { .. } => (reasons::PREFIX_TOO_LONG, Terminal),
+            Self::SettingRefused { place: SetBy::Claim, .. } => ("InvalidSetting", Terminal),
+            Self::SettingRefused { place: SetBy::Class, .. } => ("InvalidClassParameter", Terminal),
+            Self::SettingUnusable { .. } => ("InvalidSetting", Terminal),
+            Self::KeyUnusable { .. } => (reasons::KEY_UNUSABLE, Terminal),
             Self::PrefixIgnored { .. } => (reasons::NOT_SUPPORTED, Terminal),
             Self::NothingToShare => (reasons::NOTHING_TO_SHARE, Terminal),
             Self::CredentialsRefused { .. } => (reasons::CREDENTIALS_REFUSED, Terminal),

@@ -88,6 +88,9 @@ pub(crate) fn allow(call: &Call) -> String {
         }
         operation => abac(operation),
     };
+    if let Some(settings) = call.operation.settings() {
+        return format!("{} for the setting {settings}", call.operation.actions());
+    }
     format!("{}{more}", call.operation.actions())
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct Store {
     pub(super) creates_buckets: AtomicBool,
     /// Whether CreateBucket refuses tags here.
     pub(super) refuses_tags: AtomicBool,
+    /// Whether CreateBucket was denied because it names the ownership of objects.
+    pub(super) denies_ownership: AtomicBool,
     pub(super) limiters: Arc<Limiters>,
     pub(super) observer: Observer,
     pub(super) identity: Identity,
@@ -180,6 +182,16 @@ impl Store {
     /// Whether buckets are created without tags, because their store or region refuses those.
     pub(crate) fn creates_without_tags(&self) -> bool {
         self.refuses_tags.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last bucket could be created only without naming the ownership of objects.
+    pub(crate) fn creates_without_ownership(&self) -> bool {
+        self.denies_ownership.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a bucket that names the ownership of objects was created, and one that does not was denied.
+    pub(crate) fn note_ownership(&self, accepted: bool) {
+        self.denies_ownership.store(!accepted, Ordering::Relaxed);
     }
 
     /// Notes that a bucket was created without the tags with which it was refused.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::class::target::Target;
 use crate::client::call::Operation;
+use crate::s3::settings;
 use bucket_provisioner::store::Mode;
 
 /// What a permission is needed on.
@@ -61,7 +62,7 @@ pub(crate) type Needs = BTreeMap<Scope, BTreeSet<&'static str>>;
 pub(crate) fn of(target: &Target<'_>) -> Needs {
     let mut needs = Needs::new();
     for operation in Operation::ALL {
-        if let Some(scope) = scope(*operation, target.record.plan.mode, target.user.is_some()) {
+        if let Some(scope) = scope(*operation, target) {
             needs.entry(scope).or_default().extend(operation.actions().split(" and "));
         }
     }
@@ -69,10 +70,10 @@ pub(crate) fn of(target: &Target<'_>) -> Needs {
 }
 
 /// `None`: claims of such a class do not need it.
-fn scope(operation: Operation, mode: Mode, has_user: bool) -> Option<Scope> {
+fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
     use Operation as O;
 
-    let creates = mode == Mode::Created;
+    let (creates, has_user) = (target.record.plan.mode == Mode::Created, target.user.is_some());
     match operation {
         O::CreateBucket | O::PutBucketTagging | O::TagResource | O::DeleteBucket | O::ListMultipartUploads => {
             creates.then_some(Scope::Bucket)
@@ -82,7 +83,23 @@ fn scope(operation: Operation, mode: Mode, has_user: bool) -> Option<Scope> {
         O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => creates.then_some(Scope::Objects),
         // With the keys of the claim's user, unless it has none.
         O::GetObject => (!has_user).then_some(Scope::Objects),
-        O::CreateMultipartUpload | O::GetBucketLocation => None,
+        O::CreateMultipartUpload | O::UploadPart | O::GetBucketLocation => None,
+        O::GetBucketVersioning
+        | O::PutBucketVersioning
+        | O::GetBucketEncryption
+        | O::PutBucketEncryption
+        | O::GetBucketLifecycleConfiguration
+        | O::PutBucketLifecycleConfiguration
+        | O::DeleteBucketLifecycle
+        | O::GetBucketOwnershipControls
+        | O::PutBucketOwnershipControls
+        | O::GetPublicAccessBlock
+        | O::PutPublicAccessBlock
+        | O::GetBucketLogging
+        | O::PutBucketLogging
+        | O::GetBucketPolicy
+        | O::PutBucketPolicy => settings::needs(target).contains(&operation).then_some(Scope::Bucket),
+        O::UntagUser => (has_user && settings::claims_may_tag(target)).then_some(Scope::User),
         O::ListBuckets | O::ListAccessPoints => creates.then_some(Scope::Account),
         O::ListUsers => has_user.then_some(Scope::Account),
         O::CreateUser | O::PutUserPolicy => has_user.then_some(Scope::Giving),

@@ -1,5 +1,6 @@
 //! Users in IAM: created, limited by a policy, given keys, removed.
 
+pub(crate) mod document;
 pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod revoke;

@@ -7,6 +7,8 @@ use crate::class::environment::Environment;
 use crate::class::region::partition;
 use crate::class::target::Target;
 use crate::client::error::Error;
+use crate::iam::document::without_lists_of_one;
+use crate::s3::settings;
 use bucket_provisioner::store::{Access, AccessMode, Mode, Plan, ReclaimPolicy, Record, Request};
 
 /// Name of the inline policy.
@@ -124,7 +126,20 @@ fn document(target: &Target<'_>, account: Option<&str>, scope: Scope, dialect: D
             statements.push(statement);
         }
     }
+    if let Some(key) = settings::kms_key(&target.record.plan).filter(|_| scope != Scope::Earlier) {
+        statements.push(of_key(key, *mode));
+    }
     json!({ "Version": "2012-10-17", "Statement": statements }).to_string()
+}
+
+/// Lets S3 use a key of KMS for the user. S3 calls KMS where the bucket is ("Using IAM policies with AWS KMS", AWS KMS developer
+/// guide); a multipart upload needs both actions.
+fn of_key(key: &str, mode: AccessMode) -> Value {
+    let region = key.split(':').nth(3).unwrap_or_default();
+    let service = format!("s3.{region}.{}", partition(region).dns_suffix);
+    let actions = if mode.writes() { json!(["kms:Decrypt", "kms:GenerateDataKey"]) } else { json!("kms:Decrypt") };
+    let through = json!({ "StringEquals": { "kms:ViaService": service } });
+    json!({ "Effect": "Allow", "Action": actions, "Resource": key, "Condition": through })
 }
 
 /// For all inline policies of a user, without white space ("IAM and AWS STS quotas", IAM user guide).
@@ -240,18 +255,6 @@ pub(crate) fn compare(found: &str, target: &Target<'_>) -> Found {
         Found::Earlier
     } else {
         Found::Other
-    }
-}
-
-/// A list of one element means the same as the element, and some stores return one for the other.
-fn without_lists_of_one(value: Value) -> Value {
-    match value {
-        Value::Array(mut values) if values.len() == 1 => values.pop().map_or(Value::Null, without_lists_of_one),
-        Value::Array(values) => values.into_iter().map(without_lists_of_one).collect(),
-        Value::Object(entries) => {
-            Value::Object(entries.into_iter().map(|(key, value)| (key, without_lists_of_one(value))).collect())
-        }
-        value => value,
     }
 }
 

@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
+use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::ServerSideEncryption;
 use tokio::time::sleep;
 
 use crate::class::target::Target;
 use crate::client::call::{Call, CallError, Identity, Operation, Resource, observe};
 use crate::client::clients::AppClients;
 use crate::client::error::Error;
+use crate::s3::settings;
 use bucket_provisioner::store::{Mode, Probe};
 
 /// With the claim's uid behind it, and its prefix before it, the key of an object that does not exist.
@@ -18,9 +21,13 @@ pub(crate) const NO_SUCH_KEY: &str = ".aws-s3-provisioner/tries-whether-keys-wor
 const ABORTS: u32 = 10;
 const ABORT_WAIT: Duration = Duration::from_millis(500);
 
-/// Lists at most one object, and reads one that does not exist; or begins an upload, and aborts it.
+/// Lists at most one object, and reads one that does not exist; or begins an upload, and aborts it. A key of KMS is tried by
+/// both.
 pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
-    if target.record.plan.access.mode.reads() { reads(app, target).await } else { writes(app, target).await }
+    let mode = target.record.plan.access.mode;
+    let read = if mode.reads() { reads(app, target).await? } else { Probe::Usable };
+    let must_write = !mode.reads() || mode.writes() && settings::kms_key(&target.record.plan).is_some();
+    if must_write && read == Probe::Usable { writes(app, target).await } else { Ok(read) }
 }
 
 async fn reads(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
@@ -63,8 +70,27 @@ async fn check_prefix(app: &AppClients, target: &Target<'_>) -> Result<(), Error
 async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
     let bucket = target.bucket_ref();
     let begin = app.s3.create_multipart_upload().bucket(bucket.name).key(key(target));
-    let begin = begin.set_expected_bucket_owner(bucket.account()).send();
+    let begin = begin.set_expected_bucket_owner(bucket.account());
+    // A bucket that existed before may encrypt otherwise if the app does not name the key.
+    let named = settings::kms_key(&target.record.plan).filter(|_| target.record.plan.mode == Mode::Granted);
+    let begin = begin.set_server_side_encryption(named.map(|_| ServerSideEncryption::AwsKms));
+    let begin = begin.set_ssekms_key_id(named.map(str::to_owned)).send();
     let begun = observe(&app.observer, call(target, Operation::CreateMultipartUpload), begin).await;
+    if let Some(unusable) = begun.as_ref().err().and_then(key_unusable) {
+        return Err(unusable);
+    }
+    if let Ok(begun) = &begun {
+        let (upload, used) = (begun.upload_id(), begun.ssekms_key_id());
+        if let (Some(wanted), Some(used)) = (settings::kms_key(&target.record.plan), used)
+            && used != wanted
+        {
+            if let Some(upload) = upload {
+                abort(app, target, upload).await?;
+            }
+            let code = "the bucket encrypts with another key".to_owned();
+            return Err(Error::KeyUnusable { code });
+        }
+    }
     if target.record.plan.mode == Mode::Granted && begun.as_ref().is_err_and(|error| error.code() == "AccessDenied") {
         // A bucket that existed before can have a policy that demands more, such as a header.
         let located =
@@ -74,14 +100,42 @@ async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
     let upload = begun.as_ref().ok().and_then(|begun| begun.upload_id.clone());
     let begun = outcome(target, begun)?;
     let Some(upload) = upload else { return Ok(begun) };
+    let written = upload_part(app, target, &upload).await;
+    let aborted = abort(app, target, &upload).await?;
+    both(both(begun, written?)?, aborted)
+}
+
+/// Only a part proves that the key of KMS can decrypt, too ("CreateMultipartUpload", Amazon S3 API reference).
+async fn upload_part(app: &AppClients, target: &Target<'_>, upload: &str) -> Result<Probe, Error> {
+    if settings::kms_key(&target.record.plan).is_none() {
+        return Ok(Probe::Usable);
+    }
+    let bucket = target.bucket_ref();
+    let part = app.s3.upload_part().bucket(bucket.name).key(key(target)).upload_id(upload).part_number(1);
+    let part = part.body(ByteStream::from_static(b"0")).set_expected_bucket_owner(bucket.account()).send();
+    let answer = observe(&app.observer, call(target, Operation::UploadPart), part).await;
+    match answer.as_ref().err().and_then(key_unusable) {
+        Some(unusable) => Err(unusable),
+        None => outcome(target, answer),
+    }
+}
+
+/// The error about a key of KMS ("Error responses", Amazon S3 API reference). A denial may be that KMS does not know the policy of
+/// a new user yet.
+fn key_unusable(error: &CallError) -> Option<Error> {
+    error.code().starts_with("KMS.").then(|| Error::KeyUnusable { code: error.code().to_owned() })
+}
+
+async fn abort(app: &AppClients, target: &Target<'_>, upload: &str) -> Result<Probe, Error> {
+    let bucket = target.bucket_ref();
     // Another host may not know the key yet, and nobody would find the upload again.
     for _ in 0..ABORTS {
-        let abort = app.s3.abort_multipart_upload().bucket(bucket.name).key(key(target)).upload_id(&upload);
+        let abort = app.s3.abort_multipart_upload().bucket(bucket.name).key(key(target)).upload_id(upload);
         let abort = abort.set_expected_bucket_owner(bucket.account()).send();
         match observe(&app.observer, call(target, Operation::AbortMultipartUpload), abort).await {
             Err(error) if is_unknown(&error) || error.status() == 0 => sleep(ABORT_WAIT).await,
-            Err(error) if error.status() == 404 => return Ok(begun),
-            aborted => return both(begun, outcome(target, aborted)?),
+            Err(error) if error.status() == 404 => return Ok(Probe::Usable),
+            aborted => return outcome(target, aborted),
         }
     }
     Ok(Probe::NotYet("the upload was not aborted".to_owned()))

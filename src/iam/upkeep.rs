@@ -10,8 +10,8 @@ use crate::client::error::Error;
 use crate::client::store::Store;
 use crate::iam::policy::{self, Found, POLICY_NAME};
 use crate::iam::user;
-use crate::s3::bucket;
 use crate::s3::tags::{self, Ownership, Tags};
+use crate::s3::{bucket, settings};
 use bucket_provisioner::store::{AppCredentials, Checkup, Deactivation};
 
 /// Issues a second key in addition to `present`. Other keys of the user are deleted first.
@@ -51,14 +51,15 @@ pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags, keys:
     let mut checkup = Checkup::default();
     // Before all others, of which any may fail.
     let applied = match target.user {
-        Some(user) if target.record.plan.changes => change_policy(store, target, user).await?,
+        Some(user) if target.record.plan.changes.access => change_policy(store, target, user).await?,
         _ => false,
     };
     checkup.repaired.extend(bucket::check(store, target, tags).await?);
     if let Some(user) = target.user {
         check_user(store, target, user, tags, keys, (&mut checkup, applied)).await?;
     }
-    Ok(checkup)
+    // Last, and its failure is not that of the rest.
+    Ok(settings::check(store, target, checkup).await)
 }
 
 /// Writes the policy of a record that was changed; reading it first could show what it was before an earlier change. Returns
@@ -94,7 +95,7 @@ async fn check_user(
     checkup.keys_inactive = present.inactive;
     if target.go_policy.is_none() {
         checkup.repaired.extend(repair_tags(store, target, name, &found, tags).await?);
-        match target.record.plan.changes {
+        match target.record.plan.changes.access {
             true if applied => {}
             true => user::put_policy(store, target, name).await?,
             false => checkup.repaired.extend(repair_policy(store, target, name).await?),
@@ -114,7 +115,14 @@ async fn repair_tags(
     found: &Tags,
     wanted: &Tags,
 ) -> Result<Option<String>, CallError> {
+    let released = settings::tags::released(&target.record.plan.settings);
     let ownership = user::ownership(target, user, found);
+    let left = tags::without(found, &released).filter(|_| ownership.is_proven());
+    if left.is_some() {
+        let there: Vec<_> = released.iter().copied().filter(|key| tags::value(found, key).is_some()).collect();
+        user::remove_tags(store, user, &there).await?;
+    }
+    let found = left.as_ref().unwrap_or(found);
     if ownership == Ownership::OtherClaim {
         tracing::warn!(user, "the user has the claim's key, but its tags name another claim");
     }

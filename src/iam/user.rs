@@ -210,6 +210,12 @@ pub(crate) async fn put_tags(store: &Store, user: &str, tags: &Tags) -> Result<(
     store.call(Operation::TagUser, Resource::user(user), send).await.map(drop)
 }
 
+pub(crate) async fn remove_tags(store: &Store, user: &str, keys: &[&str]) -> Result<(), CallError> {
+    let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
+    let send = || store.iam.untag_user().user_name(user).set_tag_keys(Some(keys.clone())).send();
+    store.call(Operation::UntagUser, Resource::user(user), send).await.map(drop)
+}
+
 pub(crate) async fn put_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<(), CallError> {
     let send = || {
         store

@@ -19,8 +19,8 @@ use crate::class::values::ClaimedBucket;
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::store::Store;
-use crate::s3::tagging;
 use crate::s3::tags::{self, Ownership, Tags, ownership};
+use crate::s3::{settings, tagging};
 use bucket_provisioner::store::Mode;
 use bucket_provisioner::store::names::is_generated_for;
 
@@ -108,6 +108,11 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
         let lost = if is_older { Error::NotTheClaims { bucket } } else { Error::OwnershipLost { bucket, uid } };
         return Err(lost.without_side_effects());
     }
+    let settings = &target.record.plan.settings;
+    if let Some(left) = tags::without(&found, &settings::tags::released(settings)) {
+        tagging::replace(store, target, &tags::completed(&left, wanted).unwrap_or(left)).await?;
+        return Ok(None);
+    }
     if tags::completed(&found, wanted).is_none() {
         return Ok(None);
     }
@@ -119,8 +124,15 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
     // Not reported: tags that change with an adoption or a new version, and tags that the store dropped in
     // CreateBucket.
     let never_had_any = ownership == Ownership::Untagged && target.endpoints.s3_is_foreign();
-    Ok((!ownership.is_proven() && !never_had_any)
-        .then(|| format!("bucket {bucket:?} had lost the tags of this claim; they were restored")))
+    if !ownership.is_proven() && !never_had_any {
+        return Ok(Some(format!("bucket {bucket:?} had lost the tags of this claim; they were restored")));
+    }
+    let has_lost_some = settings::tags::of(settings).iter().any(|tag| !found.contains(tag));
+    Ok((has_lost_some && !never_had_any && !target.record.plan.changes.settings).then(|| {
+        format!(
+            "tags of bucket {bucket:?} that class or claim set were missing or had been changed; they were restored"
+        )
+    }))
 }
 
 /// The error about a bucket that should exist.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration};
+use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, ObjectOwnership};
 use tokio::time::sleep;
 
 use crate::class::target::{BucketRef, Target};
@@ -14,6 +14,7 @@ use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::{Error, TakenBy};
 use crate::client::store::Store;
 use crate::s3::bucket::{Age, NameKind, US_EAST_1, age_of, answer_is_ambiguous};
+use crate::s3::settings;
 use crate::s3::tagging::{self, sdk_tags};
 use crate::s3::tags::{Ownership, Tags, ownership};
 
@@ -46,6 +47,8 @@ pub(crate) struct BucketSteps {
     pub(crate) created: bool,
     /// It was created without tags, with a chosen name, so that nothing in the store shows whose it is.
     untagged: bool,
+    /// How many settings are applied.
+    pub(crate) settings: usize,
 }
 
 /// Creates the bucket, or finds that an earlier call did.
@@ -70,7 +73,13 @@ async fn create_generated(store: &Store, target: &Target<'_>, tags: &Tags) -> Re
         Ok(Created::Tagged) => Ok(()),
         Ok(Created::Untagged) => match tagging::replace(store, target, tags).await {
             // In a store without tags the name is proof enough.
-            Err(error) if error.lacks_operation() && target.endpoints.s3_is_foreign() => Ok(()),
+            Err(error)
+                if error.lacks_operation()
+                    && target.endpoints.s3_is_foreign()
+                    && settings::tags::of(&target.record.plan.settings).is_empty() =>
+            {
+                Ok(())
+            }
             result => Ok(result?),
         },
         Err(error) if error.code() == "BucketAlreadyOwnedByYou" => use_existing(store, target, tags).await,
@@ -223,6 +232,38 @@ fn is_new(error: &CallError) -> bool {
 }
 
 async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
+    if let Some(set) = settings::object_ownership(target) {
+        return create_bucket_with(store, target, tags, Some(set)).await;
+    }
+    if target.endpoints.s3_is_foreign() {
+        return create_bucket_with(store, target, tags, None).await;
+    }
+    // Organizations may demand that a new bucket names it; earlier provisioning policies do not allow that. What worked last
+    // is tried first.
+    let enforced = || Some(ObjectOwnership::BucketOwnerEnforced);
+    let names_it = !store.creates_without_ownership();
+    match create_bucket_with(store, target, tags, enforced().filter(|_| names_it)).await {
+        Err(error) if error.code() == "AccessDenied" && may_be_about_ownership(&error) => {
+            create_bucket_with(store, target, tags, enforced().filter(|_| !names_it)).await?;
+            store.note_ownership(!names_it);
+            Ok(())
+        }
+        answer => answer,
+    }
+}
+
+/// AWS may name the action that it denied.
+fn may_be_about_ownership(error: &CallError) -> bool {
+    let named = error.message().filter(|message| message.contains("s3:") && !message.contains("explicit deny"));
+    named.is_none_or(|message| message.contains("s3:PutBucketOwnershipControls"))
+}
+
+async fn create_bucket_with(
+    store: &Store,
+    target: &Target<'_>,
+    tags: &Tags,
+    ownership: Option<ObjectOwnership>,
+) -> Result<(), CallError> {
     let region = target.endpoints.region.as_str();
     let configuration = CreateBucketConfiguration::builder()
         .set_location_constraint((region != US_EAST_1).then(|| BucketLocationConstraint::from(region)))
@@ -231,6 +272,7 @@ async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
     // Some stores refuse an empty configuration.
     let configuration = (region != US_EAST_1 || !tags.is_empty()).then_some(configuration);
     let call = store.s3.create_bucket().bucket(target.bucket()).set_create_bucket_configuration(configuration);
+    let call = call.set_object_ownership(ownership);
     let created = store.call(Operation::CreateBucket, Resource::bucket(target.bucket()), || call.clone().send()).await;
     store.note_quota(Operation::CreateBucket, created.as_ref().err());
     created.map(drop)

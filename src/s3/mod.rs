@@ -8,5 +8,6 @@ pub(crate) mod empty;
 pub(crate) mod emptying;
 pub(crate) mod listing;
 pub(crate) mod purge;
+pub(crate) mod settings;
 pub(crate) mod tagging;
 pub(crate) mod tags;

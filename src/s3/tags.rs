@@ -1,5 +1,6 @@
 //! The tags that mark a bucket or a user as a claim's, and what they prove.
 
+use crate::s3::settings::tags::of as set_by;
 use bucket_provisioner::store::{ClaimId, Record};
 
 /// Name of the provisioner that created the bucket or user.
@@ -16,7 +17,7 @@ pub(crate) const CLUSTER_UID: &str = "objectbucket.io/cluster-uid";
 /// Pairs of key and value.
 pub(crate) type Tags = Vec<(String, String)>;
 
-/// The tags of what is created for a claim.
+/// The tags of what is created for a claim: those of the operator, and what class and claim set.
 pub(crate) fn of_record(provisioner: &str, record: &Record) -> Tags {
     let ClaimId { namespace, name, uid, .. } = &record.claim;
     [
@@ -28,6 +29,7 @@ pub(crate) fn of_record(provisioner: &str, record: &Record) -> Tags {
     ]
     .into_iter()
     .filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())))
+    .chain(set_by(&record.plan.settings))
     .collect()
 }
 
@@ -72,6 +74,12 @@ pub(crate) fn ownership(tags: &[(String, String)], record: &Record) -> Ownership
 /// The value of a tag.
 pub(crate) fn value<'a>(tags: &'a [(String, String)], wanted: &str) -> Option<&'a str> {
     tags.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str())
+}
+
+/// The tags that are left without these keys; `None` if none of them is there.
+pub(crate) fn without(found: &Tags, keys: &[&str]) -> Option<Tags> {
+    let (gone, left): (Tags, Tags) = found.iter().cloned().partition(|(key, _)| keys.contains(&key.as_str()));
+    (!gone.is_empty()).then_some(left)
 }
 
 /// The tags to write, so that all wanted ones are there and those of others stay; `None` if nothing is missing.

@@ -14,4 +14,5 @@ mod provision;
 mod rates;
 mod refusals;
 mod revoke;
+mod settings;
 mod templates;

@@ -140,7 +140,8 @@ async fn roles_are_assumed_in_the_region_of_the_operator() {
 async fn an_old_session_that_is_denied_is_replaced() {
     let made = || [("CreateBucket", ok(""))].into_iter().chain(user_is_made());
     let denied = || ("CreateBucket", s3_error(403, "AccessDenied"));
-    let answers = [session("ASIA1", 60 * MINUTE)].into_iter().chain(made()).chain([denied(), denied()]);
+    let answers =
+        [session("ASIA1", 60 * MINUTE)].into_iter().chain(made()).chain([denied(), denied(), denied(), denied()]);
     let stage = Stage::answering(answers.chain([session("ASIA2", 60 * MINUTE)]).chain(made()));
     let claim = |uid: &str| {
         let mut record = in_role();

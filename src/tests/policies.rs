@@ -10,6 +10,7 @@ const PLAIN: &str = include_str!("../../docs/owner-iam-policy.json");
 const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
 const GROUPS: &str = include_str!("../../docs/owner-iam-policy-groups.json");
 const ROLES: &str = include_str!("../../docs/owner-iam-policy-roles.json");
+const SETTINGS: &str = include_str!("../../docs/owner-iam-policy-settings.json");
 const GO_PROVISIONER: &str = include_str!("../../docs/owner-iam-policy-go-provisioner.json");
 const DOCTOR: &str = include_str!("../../docs/owner-iam-policy-doctor.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
@@ -19,7 +20,8 @@ const OF_GO_PROVISIONER: [Operation; 3] =
     [Operation::ListPolicyVersions, Operation::DeletePolicyVersion, Operation::DeletePolicy];
 
 /// Called with the keys of apps.
-const OF_APPS: [Operation; 3] = [Operation::GetObject, Operation::CreateMultipartUpload, Operation::GetBucketLocation];
+const OF_APPS: [Operation; 4] =
+    [Operation::GetObject, Operation::CreateMultipartUpload, Operation::UploadPart, Operation::GetBucketLocation];
 
 /// Only needed by `doctor`.
 const OF_DOCTOR: [Operation; 4] =
@@ -56,8 +58,10 @@ fn the_provisioning_policies_allow_exactly_what_is_called() {
             || operation == Operation::AssumeRole
             || OF_GO_PROVISIONER.contains(&operation)
             || OF_DOCTOR.contains(&operation)
+            || of_settings(operation)
     };
     let optional = |operation| operation == Operation::RemoveUserFromGroup;
+    assert_eq!(with_effect(SETTINGS, "Allow"), called(of_settings));
     for policy in [PLAIN, BOUNDED] {
         assert_eq!(with_effect(policy, "Allow"), called(|operation| !needs_none(operation) && !optional(operation)));
     }
@@ -70,6 +74,11 @@ fn the_provisioning_policies_allow_exactly_what_is_called() {
     assert!(of_users.is_subset(&with_effect(PLAIN, "Allow")), "{of_users:?}");
     assert!(of_users.iter().all(|action| action.starts_with("iam:")), "{of_users:?}");
     assert_eq!(with_effect(DOCTOR, "Allow"), called(|operation| OF_DOCTOR.contains(&operation)));
+}
+
+/// Only needed for classes with settings.
+fn of_settings(operation: Operation) -> bool {
+    operation.is_setting() || operation == Operation::UntagUser
 }
 
 /// What `doctor` checks in the permissions is what the policy allows, no less and no more.
@@ -121,7 +130,7 @@ fn the_boundary_lets_an_app_do_what_its_policy_gives() {
 /// not hide that.
 #[test]
 fn only_buckets_of_the_owners_account_can_be_deleted() {
-    for policy in [PLAIN, BOUNDED] {
+    for policy in [PLAIN, BOUNDED, SETTINGS] {
         for statement in statements(policy) {
             let deletes =
                 |action: &String| ["s3:Delete", "s3:Put", "s3:Abort"].iter().any(|verb| action.starts_with(verb));
@@ -134,7 +143,7 @@ fn only_buckets_of_the_owners_account_can_be_deleted() {
 /// No shipped document lets its holder create, read or delete buckets of any name.
 #[test]
 fn buckets_are_limited_to_prefixes_and_names() {
-    for policy in [PLAIN, BOUNDED, BOUNDARY] {
+    for policy in [PLAIN, BOUNDED, SETTINGS, BOUNDARY] {
         for statement in statements(policy) {
             let of_buckets = |action: &String| {
                 action.starts_with("s3:") && !["s3:ListAllMyBuckets", "s3:ListAccessPoints"].contains(&action.as_str())

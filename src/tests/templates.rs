@@ -10,6 +10,7 @@ const IRSA: &str = include_str!("../../deploy/aws/irsa-trust-policy.json");
 const POD_IDENTITY: &str = include_str!("../../deploy/aws/pod-identity-trust-policy.json");
 const TRUSTED: &str = include_str!("../../deploy/aws/owner-role-trust-policy.json");
 const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
+const SETTINGS: &str = include_str!("../../docs/owner-iam-policy-settings.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
 
 /// The template with the values of the documents.
@@ -131,6 +132,10 @@ fn cloudformation_creates_the_policies_of_the_docs() {
     let template = Template::with(&[]);
     assert_eq!(template.policy("Boundary"), document_of(BOUNDARY));
     assert_eq!(template.policy("OwnerPolicy"), document_of(BOUNDED));
+    assert_eq!(template.policy("SettingsPolicy"), document_of(SETTINGS));
+    assert!(
+        !template.exists("SettingsPolicy") && Template::with(&[("BucketSettings", "yes")]).exists("SettingsPolicy")
+    );
     assert_eq!(template.property("Boundary", "ManagedPolicyName"), "aws-s3-provisioner-boundary-CLUSTER");
     assert_eq!(template.property("Role", "RoleName"), "aws-s3-provisioner-CLUSTER");
     assert_eq!(template.property("Role", "PermissionsBoundary"), Value::Null);

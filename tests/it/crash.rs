@@ -45,7 +45,19 @@ const fn sharing_keys(step: Step) -> Flow {
     Flow { parameters: &[("createBucketUser", "no")], shares_keys: true, ..Flow::of(Kind::Generated, step) }
 }
 
+const fn with_settings(step: Step) -> Flow {
+    let parameters = &[
+        ("tags", "team=shop"),
+        ("bucketVersioning", "Suspended"),
+        ("expireAfter", "30d"),
+        ("objectOwnership", "BucketOwnerPreferred"),
+    ];
+    Flow { parameters, ..Flow::of(Kind::Generated, step) }
+}
+
 #[rstest]
+#[case::settings(with_settings(Step::Provide))]
+#[case::settings_removed(with_settings(Step::Remove))]
 #[case::shared_keys(sharing_keys(Step::Provide))]
 #[case::shared_keys_removed(sharing_keys(Step::Remove))]
 #[case::edited_before_it_was_bound(Flow::of(Kind::Named, Step::Edit(CORRUPTION)))]

@@ -94,6 +94,53 @@ async fn claims_work_with_crds_of_others(#[case] text: &str) {
     operator.stop().await;
 }
 
+/// They are recorded where nothing prunes them.
+#[rstest]
+#[case::status_and_settings_keep_unknown_fields(include_str!("fixtures/crds/keeps-unknown.yaml"))]
+#[case::status_is_a_phase_and_claim_ref_is_empty(include_str!("fixtures/crds/phase-only.yaml"))]
+#[case::empty_strings_are_refused_and_names_immutable(include_str!("fixtures/crds/strict.yaml"))]
+#[case::name_excludes_prefix_and_there_is_no_status_subresource(include_str!("fixtures/crds/exclusive.yaml"))]
+#[tokio::test]
+async fn modes_and_settings_work_with_crds_of_others(#[case] text: &str) {
+    let other = OtherCluster::take().await;
+    other.install(&fixture_crds(text)).await;
+    let world = other.world().await;
+    let may_set = ("claimsMaySet", "bucketVersioning,tags.*");
+    let class = world.class_with("managed", "Delete", &[may_set, ("tags", "env=prod")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let asked = json!({ "bucketVersioning": "Enabled", "tags.team": "a", "accessMode": "WriteOnly" });
+    let spec = json!({ "storageClassName": class, "generateBucketName": "photos", "additionalConfig": asked });
+    world.claim_with("photos", spec).await;
+    world.wait_bound("photos").await;
+    let bucket = world.environment("photos").await["BUCKET_NAME"].clone();
+    let edit = async |settings: serde_json::Value| {
+        let edit = json!({ "spec": { "additionalConfig": settings } });
+        world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+    };
+    edit(json!({ "bucketVersioning": "Suspended", "tags.team": null })).await;
+    world.wait_event("photos", "SettingsApplied").await;
+    let versioning = world.account.s3.get_bucket_versioning().bucket(&bucket).send().await.unwrap();
+    assert_eq!(versioning.status().map(|status| status.as_str()), Some("Suspended"));
+    let tags = world.account.bucket_tags(&bucket).await;
+    assert!(tags["env"] == "prod" && !tags.contains_key("team"), "{tags:?}");
+    assert!(world.app("photos").await.list(&bucket).await.is_err());
+    edit(json!({ "accessMode": "ReadWrite" })).await;
+    world.wait_event("photos", "AccessChanged").await;
+    assert!(world.app("photos").await.list(&bucket).await.is_ok());
+    edit(json!({ "bucketVersioning": "perhaps" })).await;
+    world.wait_event("photos", "EditIgnored").await;
+    operator.stop().await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("later", &class).await;
+    world.wait_bound("later").await;
+    for claim in ["photos", "later"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
 /// Deletes all claims, and requires that nothing is left of them but the bucket that existed before.
 async fn assert_deleted_completely(world: &World, buckets: &BTreeMap<&str, String>) {
     for claim in CLAIMS.into_iter().chain(["unbindable"]) {

@@ -49,6 +49,7 @@ mod queue;
 mod repair;
 mod seaweedfs;
 mod secrecy;
+mod settings;
 mod sharing;
 mod shells;
 mod shutdown;

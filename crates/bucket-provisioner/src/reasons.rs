@@ -3,7 +3,7 @@
 use crate::store::{Provisioner, Reason, Topic};
 
 /// The reasons that only an edit of the claim ends, or another claim; and not what an admin does.
-const ENDED_BY_THE_CLAIM: [&str; 9] = [
+const ENDED_BY_THE_CLAIM: [&str; 10] = [
     CLAIM_UNREADABLE,
     BUCKET_NAME_MISSING,
     INVALID_BUCKET_NAME,
@@ -11,6 +11,7 @@ const ENDED_BY_THE_CLAIM: [&str; 9] = [
     BUCKET_NOT_OF_CLASS,
     ACCESS_MODE_NOT_ALLOWED,
     INVALID_SETTING,
+    SETTING_NOT_ALLOWED,
     BUCKET_CONFLICT,
     NOTHING_TO_UNDO,
 ];
@@ -47,7 +48,8 @@ crate::reasons! {
         NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed": "the class does not serve the claim's namespace (`allowedNamespaces`, `allowedNamespaceSelector`)", "use another class, or ask an admin";
         BUCKET_NOT_OF_CLASS = "BucketNotOfClass": "the claim names another bucket than its brownfield class", "remove `bucketName`";
         ACCESS_MODE_NOT_ALLOWED = "AccessModeNotAllowed": "the claim asks for an access mode that its class, or the store, does not allow", "see the message: ask for less, or use another class";
-        INVALID_SETTING = "InvalidSetting": "a setting in `spec.additionalConfig` has an invalid value; the message names it", "correct it";
+        INVALID_SETTING = "InvalidSetting": "a setting in `spec.additionalConfig` has an invalid value, or does not exist; the message names it", "correct it";
+        SETTING_NOT_ALLOWED = "SettingNotAllowed": "the class does not let claims set this setting (`claimsMaySet`)", "remove it, or use another class";
         OUTPUT_EXISTS = "OutputExists": "a Secret or ConfigMap of the claim's name exists and does not belong to the claim", "rename or delete it, or create the claim under another name";
         OBJECT_BUCKET_TAKEN = "ObjectBucketTaken": "the claim needs an ObjectBucket of a certain name, and that ObjectBucket belongs to another claim", "delete that ObjectBucket if it is unused, or create the claim under another name";
         OBJECT_BUCKET_AMBIGUOUS = "ObjectBucketAmbiguous": "the ObjectBucket does not name its claim, and more than one claim is possible", "write the uid of the right claim into its `spec.additionalState.claimUID` (admin)";
@@ -83,6 +85,8 @@ crate::reasons! {
         KEY_DEACTIVATED = "FormerKeyDeactivated": "the previous key is deactivated, and is deleted at the time in the message", "if an app still needs it, activate it in IAM (admin); restart the app";
         KEYS_RETIRED = "KeysRetired": "the previous key was deleted", "";
         ACCESS_CHANGED = "AccessChanged": "the claim's keys may now do more or less with its bucket, because its setting `accessMode` was changed; the keys are the same", "";
+        SETTINGS_APPLIED = "SettingsApplied": "edited settings of the claim were applied to its bucket", "";
+        SETTING_RELEASED = "SettingReleased": "the claim no longer sets something that cannot be undone; the bucket keeps it, and the operator no longer repairs it", "";
         ADOPTED = "Adopted": "the claim adopted an ObjectBucket, with its bucket and user", "";
     }
     Warning {

@@ -35,7 +35,13 @@ pub(crate) enum Refusal {
 
     /// `problem` includes the remedy.
     #[error("spec.additionalConfig.{key}: {value:?} {problem}")]
-    InvalidSetting { key: &'static str, value: String, problem: String },
+    InvalidSetting { key: String, value: String, problem: String },
+
+    #[error("spec.additionalConfig.{key}: there is no such setting; StorageClass {class} lets claims set: {known}")]
+    UnknownSetting { key: String, class: String, known: String },
+
+    #[error("spec.additionalConfig.{key}: {remedy}")]
+    SettingNotAllowed { key: String, remedy: String },
 
     /// `problem` includes the first remedy.
     #[error(
@@ -86,7 +92,8 @@ impl Refusal {
             Self::BucketNotOfClass { .. } => reasons::BUCKET_NOT_OF_CLASS,
             Self::NamespaceNotAllowed { .. } => reasons::NAMESPACE_NOT_ALLOWED,
             Self::BucketNameNotAllowed { .. } => reasons::BUCKET_NAME_NOT_ALLOWED,
-            Self::InvalidSetting { .. } => reasons::INVALID_SETTING,
+            Self::InvalidSetting { .. } | Self::UnknownSetting { .. } => reasons::INVALID_SETTING,
+            Self::SettingNotAllowed { .. } => reasons::SETTING_NOT_ALLOWED,
             Self::AccessModeNotAllowed { .. } | Self::AccessNotLimited { .. } => reasons::ACCESS_MODE_NOT_ALLOWED,
             Self::InvalidOwnerSecret { .. } | Self::OwnerSecretMissing => reasons::INVALID_OWNER_SECRET,
             Self::RecordedParametersUnreadable(_) => reasons::RECORDED_PARAMETERS_UNREADABLE,

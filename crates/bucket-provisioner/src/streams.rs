@@ -41,8 +41,9 @@ impl<P: Send + Sync + 'static> Streams<P> {
     pub(super) fn claims(&self, cache: Writer<Guarded>) -> impl Stream<Item = watcher::Result<Guarded>> + use<P> {
         let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
         let (listed, check_all) = (Arc::clone(&self.ctx), self.orphan_check.clone());
+        let has = self.ctx.rules.has;
         watch("claims", self.namespaced::<Guarded>(), all(), self.observer())
-            .modify(claim::trim)
+            .modify(move |claim| claim::trim(claim, has))
             .reflect(cache)
             // The check of orphans looks into the cache.
             .inspect_ok(move |event| claim_changed(&ctx, event, &check))

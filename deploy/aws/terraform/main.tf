@@ -58,6 +58,13 @@ locals {
     ),
     "user/aws-s3-provisioner/", "user${local.user_path}"
   )
+  settings = replace(
+    replace(
+      replace(file("${local.docs}/owner-iam-policy-settings.json"), "arn:aws:", "arn:${local.partition}:"),
+      "acme-*", "${local.prefixes}*"
+    ),
+    "user/aws-s3-provisioner/", "user${local.user_path}"
+  )
   irsa = replace(
     replace(
       replace(
@@ -123,6 +130,14 @@ resource "aws_iam_policy" "roles" {
   tags        = var.tags
 }
 
+resource "aws_iam_policy" "settings" {
+  count       = var.bucket_settings ? 1 : 0
+  name        = "${local.role_name}-settings"
+  description = "The settings of buckets that aws-s3-provisioner manages"
+  policy      = local.settings
+  tags        = var.tags
+}
+
 resource "aws_iam_role" "operator" {
   name                 = local.role_name
   description          = "aws-s3-provisioner"
@@ -140,6 +155,12 @@ resource "aws_iam_role_policy_attachment" "roles" {
   count      = length(var.owner_role_arns) == 0 ? 0 : 1
   role       = aws_iam_role.operator.name
   policy_arn = aws_iam_policy.roles[0].arn
+}
+
+resource "aws_iam_role_policy_attachment" "settings" {
+  count      = var.bucket_settings ? 1 : 0
+  role       = aws_iam_role.operator.name
+  policy_arn = aws_iam_policy.settings[0].arn
 }
 
 resource "aws_eks_pod_identity_association" "operator" {

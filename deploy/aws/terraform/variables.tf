@@ -24,6 +24,12 @@ variable "existing_buckets" {
   default     = []
 }
 
+variable "bucket_settings" {
+  description = "Whether StorageClasses have settings of buckets, such as bucketVersioning or encryption. Whoever has the credentials of the operator can then change these settings, and the policies of its buckets."
+  type        = bool
+  default     = false
+}
+
 variable "oidc_provider" {
   description = "For IRSA: issuer of the cluster's tokens without https://. It must be an identity provider in IAM. Empty for Pod Identity."
   type        = string

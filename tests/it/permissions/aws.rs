@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::stage::Stage;
 use crate::support::aws_proxy::Sent;
-use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS};
+use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS, SETTINGS};
 use crate::takeover::legacy::Legacy;
 
 /// Operations that only tools call which an admin runs.
@@ -24,6 +24,9 @@ const ONLY_AT_AWS: [Operation; 2] = [Operation::ListAccessPoints, Operation::Tag
 
 /// By whoever assumes the role of a class.
 const ONLY_WITH_ROLES: [Operation; 1] = [Operation::AssumeRole];
+
+/// Only with `requireTLS`, which the emulator does not have.
+const ONLY_WITH_TLS: [Operation; 2] = [Operation::GetBucketPolicy, Operation::PutBucketPolicy];
 
 /// The actions that a document allows.
 fn allowed(document: &str) -> BTreeSet<String> {
@@ -55,7 +58,9 @@ pub(super) fn assert_minimal(stage: &Stage, policy: &str, legacy: &Legacy) {
     let calls = stage.world.aws.upstream().sent();
     let seen: BTreeSet<_> = calls.iter().map(|call| operation(&call.operation).to_string()).collect();
     let others = |operation: &Operation| {
-        [&CALLED_BY_TOOLS[..], &ONLY_AT_AWS, &ONLY_WITH_ROLES].iter().any(|others| others.contains(operation))
+        [&CALLED_BY_TOOLS[..], &ONLY_AT_AWS, &ONLY_WITH_ROLES, &ONLY_WITH_TLS]
+            .iter()
+            .any(|others| others.contains(operation))
     };
     let known = Operation::ALL.iter().filter(|operation| !others(operation));
     assert_eq!(seen, known.map(Operation::to_string).collect(), "operations that are called, and that are known");
@@ -69,6 +74,10 @@ pub(super) fn assert_minimal(stage: &Stage, policy: &str, legacy: &Legacy) {
     let of_legacy = take(&|call| call.user.as_deref() == Some(&legacy.user) || about_policies(call));
     let of_groups = take(&|call| call.operation == "RemoveUserFromGroup");
 
+    let of_settings = take(&|call| operation(&call.operation).is_setting() || call.operation == "UntagUser");
+    let mut needed_for_settings = needed(of_settings.into_iter());
+    needed_for_settings.extend(ONLY_WITH_TLS.map(|operation| operation.actions().to_owned()));
+    assert_eq!(needed_for_settings, allowed(SETTINGS), "needed, and allowed for settings");
     assert_eq!(needed(of_groups.into_iter()), allowed(GROUPS), "needed, and allowed for users in groups");
     let mut needed_for_legacy = needed(of_legacy.into_iter());
     // Such a call names only the key.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::stage::Stage;
 use crate::support::operator::Binary;
-use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS};
+use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS, SETTINGS};
 use crate::support::proxy::Verdict;
 use crate::support::{PATIENCE, World, bucket_of, condition, seen};
 use crate::takeover::legacy::{Legacy, Spelling};
@@ -51,7 +51,7 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     let class = stage.class("created", &[]).await;
     let legacy = Legacy::install(world, &class, Spelling::Lower).await;
     let for_legacy = GO_PROVISIONER.replace("NAME-OF-THE-USER", &legacy.user);
-    stage.owner.allow(world, &[policy, GROUPS, &for_legacy]).await;
+    stage.owner.allow(world, &[policy, GROUPS, SETTINGS, &for_legacy]).await;
     let mut first = stage.start();
     let leader = stage.wait_leader(None).await;
     let mut second = stage.start();
@@ -69,6 +69,7 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     wait_for_class(stage).await;
     share(stage).await;
     limit(stage).await;
+    manage(stage).await;
     delete_later(stage).await;
     take_over(world, &legacy, policy == BOUNDED).await;
 
@@ -199,6 +200,37 @@ async fn limit(stage: &Stage) {
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
     }
+}
+
+/// A bucket with settings: one is changed by hand, and the claim no longer sets others.
+async fn manage(stage: &Stage) {
+    let world = &stage.world;
+    let logs = world.unique("logs");
+    world.account.create_bucket(&logs).await;
+    let logs = format!("{logs}/photos/");
+    let settings = [
+        ("tags", "team=a"),
+        ("bucketVersioning", "Suspended"),
+        ("encryption", "aws:kms"),
+        ("kmsKey", "arn:aws:kms:eu-central-1:123456789012:key/0123"),
+        ("publicAccess", "blocked"),
+        ("objectOwnership", "BucketOwnerPreferred"),
+        ("accessLogs", &logs),
+        ("claimsMaySet", "expireAfter,tags.*"),
+    ];
+    let class = stage.class("managed", &settings).await;
+    let asked = json!({ "expireAfter": "30d", "tags.owner": "me" });
+    let spec = json!({ "storageClassName": class, "generateBucketName": "managed", "additionalConfig": asked });
+    world.claim_with("managed", spec).await;
+    let bucket = bucket_of(&world.wait_bound("managed").await);
+    world.account.s3.delete_public_access_block().bucket(&bucket).send().await.unwrap();
+    annotate(world, "managed", "retry", "check").await;
+    world.wait_event_with("managed", "Repaired", "the public access block").await;
+    let released = json!({ "spec": { "additionalConfig": { "expireAfter": null, "tags.owner": null } } });
+    world.claims().patch("managed", &PatchParams::default(), &Patch::Merge(released)).await.unwrap();
+    world.wait_event("managed", "SettingsApplied").await;
+    world.delete_claim("managed").await;
+    world.wait_gone("managed").await;
 }
 
 /// A claim whose bucket is deleted later, and can be requested again from its namespace.

@@ -296,3 +296,55 @@ async fn a_claim_whose_object_bucket_was_deleted_leaves_no_access() {
     assert_left(&world, &[&bucket]).await;
     end(world, operator).await;
 }
+
+/// It drops the tags of CreateBucket, and is asked whether it keeps what it accepts.
+#[tokio::test]
+async fn settings_that_the_store_has_are_applied() {
+    let world = world().await;
+    let settings = [
+        ("tags", "team=shop"),
+        ("bucketVersioning", "Enabled"),
+        ("encryption", "AES256"),
+        ("expireAfter", "30d"),
+        ("objectOwnership", "BucketOwnerPreferred"),
+    ];
+    let class = world.class_with("managed", "Delete", &settings).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (bucket, _) = bound(&world, &class).await;
+    assert_eq!(world.account.bucket_tags(&bucket).await["team"], "shop");
+    let versioning = world.account.s3.get_bucket_versioning().bucket(&bucket).send().await.unwrap();
+    assert_eq!(versioning.status().map(|status| status.as_str()), Some("Enabled"));
+    remove(&world).await;
+    end(world, operator).await;
+}
+
+/// Not as one whose bucket is taken; and it can be deleted.
+#[tokio::test]
+async fn a_setting_that_the_store_lacks_is_reported() {
+    let world = world().await;
+    let class = world.class_with("managed", "Delete", &[("publicAccess", "blocked")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    submit(&world, &class).await;
+    let message = world.wait_reason("photos", "NotSupported").await;
+    assert!(message.contains("PublicAccessBlock"), "{message}");
+    remove(&world).await;
+    end(world, operator).await;
+}
+
+/// Its policies know patterns, and the condition about listings.
+#[tokio::test]
+async fn a_prefix_limits_the_keys() {
+    let world = world().await;
+    let archive = world.unique("archive");
+    world.account.create_bucket(&archive).await;
+    let parameters = [("bucketName", archive.as_str()), ("prefix", "${namespace}/")];
+    let class = world.class_with("archive", "Retain", &parameters).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let app = world.app("photos").await;
+    app.put(&archive, &format!("{}/a", world.namespace)).await.unwrap();
+    assert!(app.put(&archive, "b").await.is_err() && app.list(&archive).await.is_err());
+    remove(&world).await;
+    end(world, operator).await;
+}

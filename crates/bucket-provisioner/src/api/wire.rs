@@ -156,8 +156,16 @@ pub mod state {
     pub const CLASS_ACCESS_MODE: &str = "classAccessMode";
     /// How the keys of the objects begin that the claim may use; absent for all.
     pub const PREFIX: &str = "prefix";
-    /// `true` until the store has applied what was changed here for a bound claim.
+    /// What was changed here for a bound claim, until the store has applied it: `access`, `settings`, or both.
     pub const CHANGES: &str = "changes";
+    /// Begins the keys of what the class has set for the bucket.
+    pub const SETTING: &str = "setting.";
+    /// Begins the keys of what the claim has set for the bucket.
+    pub const CLAIM_SETTING: &str = "claimSetting.";
+    /// What the claim may set, as the class parameter of this name.
+    pub const CLAIMS_MAY_SET: &str = "claimsMaySet";
+    /// What the claim no longer sets, until the store has applied that; separated by commas.
+    pub const RELEASED_SETTINGS: &str = "releasedSettings";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
     /// Age at which keys are rotated, in seconds.
@@ -185,8 +193,12 @@ pub mod state {
     /// The managed policy that the Go provisioner attached to the user. This operator creates none, so the key shows
     /// who wrote the record.
     pub const GO_POLICY_ARN: &str = "ARN";
-    /// The keys that a store must not use; nor those that begin with [`OUTPUT`].
-    pub const ALL: [&str; 29] = [
+    /// Begin the keys of several entries.
+    pub const FAMILIES: [&str; 3] = [OUTPUT, SETTING, CLAIM_SETTING];
+    /// The keys that a store must not use; nor those that begin with one of [`FAMILIES`].
+    pub const ALL: [&str; 31] = [
+        CLAIMS_MAY_SET,
+        RELEASED_SETTINGS,
         CLAIM_NAMESPACE,
         CLAIM_NAME,
         CLAIM_UID,

@@ -1,32 +1,28 @@
 //! What the keys of a claim may do: what its class allows at most, and what the claim itself asks for. Pure.
 
-use std::collections::BTreeMap;
-
 use crate::api::ObjectBucketClaimSpec;
+use crate::decide::settings::{self, Config};
 use crate::refusal::Refusal;
 use crate::store::{AccessMode, Capabilities, Plan, Record};
 
 /// The setting of a claim.
 pub(crate) const ACCESS_MODE: &str = "accessMode";
 
-/// The settings of a claim, `spec.additionalConfig`.
-pub(crate) type Settings = BTreeMap<String, String>;
-
 /// The mode that a claim gets from a class that allows `most`.
 ///
 /// # Errors
 /// The claim asks for what is no mode, or for more than the class or the store has.
 pub(crate) fn mode(
-    settings: Option<&Settings>,
+    config: Option<&Config>,
     most: AccessMode,
     has: Capabilities,
     class: &str,
 ) -> Result<AccessMode, Refusal> {
-    let asked = settings.and_then(|settings| settings.get(ACCESS_MODE)).filter(|asked| !asked.is_empty());
+    let asked = config.and_then(|config| config.get(ACCESS_MODE)).filter(|asked| !asked.is_empty());
     let Some(asked) = asked else { return Ok(most) };
     let mode = asked.parse::<AccessMode>().map_err(|problem| Refusal::InvalidSetting {
-        key: ACCESS_MODE,
-        value: asked.clone(),
+        key: ACCESS_MODE.to_owned(),
+        value: settings::shown(asked),
         problem: problem.to_string(),
     })?;
     let refused = |problem: String| {

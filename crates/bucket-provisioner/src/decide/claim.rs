@@ -10,8 +10,9 @@ use kube::core::ObjectMeta;
 use crate::api::{
     ClaimPhase, Condition, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire,
 };
-use crate::decide::access::{self, Settings};
+use crate::decide::access;
 use crate::decide::metadata::{NOTE_MAX, has_finalizer};
+use crate::decide::settings::{self, Config, Rules};
 use crate::error::Error;
 use crate::store::{Capabilities, ClaimId, Mode, Plan, Record};
 
@@ -37,6 +38,8 @@ pub(crate) struct Claim {
     pub(crate) undo_request: Option<String>,
     /// Or why it cannot be read, and the class that it names nevertheless.
     spec: Result<ObjectBucketClaimSpec, (String, Option<String>)>,
+    /// Its settings were read from the API server, and not from the cache.
+    has_whole_settings: bool,
     pub(crate) status: ObjectBucketClaimStatus,
     /// Its status has the condition with which our CRD begins, as well.
     pub(crate) begins_unready: bool,
@@ -53,28 +56,28 @@ pub(crate) enum LabelOwner {
     None,
 }
 
-/// How many keys of `additionalConfig` are reported, and how much of each. A tenant can write a megabyte of them.
+/// How many unknown keys of `additionalConfig` are reported, and how much of each. A tenant can write a megabyte of them.
 const CONFIG_KEYS: usize = 8;
+/// What is cached of their values.
+const SOME: &str = "…";
 
-const CONFIG_LENGTH: usize = 64;
-
-/// The cached part of `additionalConfig`: what the operator knows; and the keys of the rest that are reported, and one more,
-/// to know that there are others.
-fn trimmed(config: &Settings) -> Settings {
-    let cut = |text: &String| text.chars().take(CONFIG_LENGTH).collect();
-    let (known, others): (Vec<_>, Vec<_>) = config.iter().partition(|(key, _)| is_known(key));
-    let known = known.into_iter().map(|(key, value)| (key.clone(), cut(value)));
-    known.chain(others.into_iter().take(CONFIG_KEYS + 1).map(|(key, _)| (cut(key), String::new()))).collect()
-}
-
-fn is_known(key: &str) -> bool {
-    key == access::ACCESS_MODE
+/// The cached part of `additionalConfig`: what the store knows, with [digests](settings::abridged) of long values; and the keys
+/// of the rest that are reported. One more of both, to know that there are others.
+fn trimmed(config: &Config, has: Capabilities) -> Config {
+    let is_known = |key: &str, value: &str| !value.is_empty() && settings::is_known(key, has);
+    let (known, others): (Vec<_>, Vec<_>) = config.iter().partition(|(key, value)| is_known(key, value));
+    let known = known.into_iter().take(settings::MOST + 2);
+    let known = known.map(|(key, value)| (key.clone(), settings::abridged(value).into_owned()));
+    // Templates write empty values.
+    let others = others.into_iter().filter(|(key, _)| !settings::is_known(key, has)).take(CONFIG_KEYS + 1);
+    let mark = |value: &String| if value.is_empty() { String::new() } else { SOME.to_owned() };
+    known.chain(others.map(|(key, value)| (settings::cut(key), mark(value)))).collect()
 }
 
 /// Reduces a claim to what is needed, before it is cached, because there are thousands.
-pub(crate) fn trim(guarded: &mut Guarded) {
+pub(crate) fn trim(guarded: &mut Guarded, has: Capabilities) {
     if let Ok(claim) = &mut guarded.0 {
-        claim.spec.additional_config = claim.spec.additional_config.as_ref().map(trimmed);
+        claim.spec.additional_config = claim.spec.additional_config.as_ref().map(|config| trimmed(config, has));
     }
     let metadata = guarded.meta_mut();
     let asked = [wire::annotation::ROTATE_KEYS, wire::annotation::RETRY, wire::annotation::UNDO_DELETE]
@@ -93,25 +96,6 @@ fn request(metadata: &ObjectMeta, key: &str) -> Option<String> {
     asked.get(..end.unwrap_or_default()).map(str::to_owned)
 }
 
-/// A copy of a spec without its large parts.
-fn spec_of(spec: &ObjectBucketClaimSpec) -> ObjectBucketClaimSpec {
-    // Without `..`, so that a new field cannot be forgotten here.
-    let ObjectBucketClaimSpec {
-        storage_class_name,
-        bucket_name,
-        generate_bucket_name,
-        additional_config,
-        object_bucket_name,
-    } = spec;
-    ObjectBucketClaimSpec {
-        storage_class_name: storage_class_name.clone(),
-        bucket_name: bucket_name.clone(),
-        generate_bucket_name: generate_bucket_name.clone(),
-        additional_config: additional_config.as_ref().map(trimmed),
-        object_bucket_name: object_bucket_name.clone(),
-    }
-}
-
 /// A status without the condition that the CRD begins with, which no operator has written.
 fn reported(mut status: ObjectBucketClaimStatus) -> ObjectBucketClaimStatus {
     status.conditions.retain(|condition| !condition.is_default());
@@ -128,7 +112,7 @@ impl Claim {
     /// Reads a claim from the cache; `our_label` is this provisioner's label value.
     pub(crate) fn read(guarded: &Guarded, our_label: &str) -> Self {
         let (metadata, spec, status) = match &guarded.0 {
-            Ok(claim) => (&claim.metadata, Ok(spec_of(&claim.spec)), claim.status.clone().unwrap_or_default()),
+            Ok(claim) => (&claim.metadata, Ok(claim.spec.clone()), claim.status.clone().unwrap_or_default()),
             Err(invalid) => {
                 let spec = Err((invalid.error.clone(), invalid.class.clone()));
                 (&invalid.metadata, spec, ObjectBucketClaimStatus::default())
@@ -156,6 +140,7 @@ impl Claim {
             retry_request: request(metadata, wire::annotation::RETRY),
             undo_request: request(metadata, wire::annotation::UNDO_DELETE),
             spec,
+            has_whole_settings: false,
             begins_unready: status.conditions.iter().any(Condition::is_default),
             status: reported(status),
         }
@@ -176,6 +161,7 @@ impl Claim {
             undo_request: None,
             label: LabelOwner::Ours,
             spec: Err(("the claim no longer exists".to_owned(), None)),
+            has_whole_settings: false,
             status: ObjectBucketClaimStatus::default(),
             begins_unready: false,
         }
@@ -194,10 +180,22 @@ impl Claim {
         self.spec.as_ref().map_err(|(error, _)| Error::ClaimUnreadable { error: error.clone() })
     }
 
+    /// Whether it may not have its settings as they are.
+    pub(crate) fn is_abridged(&self, has: Capabilities) -> bool {
+        let config = self.spec.as_ref().ok().and_then(|spec| spec.additional_config.as_ref());
+        !self.has_whole_settings && config.is_some_and(|config| settings::is_abridged(config, has))
+    }
+
+    /// Whether its settings were read from the API server.
+    pub(crate) fn has_whole_settings(&self) -> bool {
+        self.has_whole_settings
+    }
+
     /// Takes the settings of a newer version of this claim.
     pub(crate) fn take_settings(&mut self, newer: &Self) {
         if let (Ok(spec), Ok(newer)) = (&mut self.spec, &newer.spec) {
             spec.additional_config.clone_from(&newer.additional_config);
+            self.has_whole_settings = true;
         }
     }
 
@@ -309,13 +307,25 @@ pub(crate) struct Ignored {
 }
 
 /// What a bound claim asks for without effect.
-pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Record, has: Capabilities) -> Ignored {
-    let of_access = || access::ignored(spec, record, has);
-    let edit = ignored_edit(spec, record).or_else(of_access).or_else(|| ignored_undo(claim, record));
-    let Plan { access, changes, .. } = &record.plan;
-    let pending =
-        changes.then(|| format!("the access mode {} of the claim's keys is not applied yet; retrying", access.mode));
-    Ignored { edit, pending, config: ignored_config(spec, has) }
+pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Record, rules: Rules) -> Ignored {
+    let edit = ignored_edit(spec, record)
+        .or_else(|| access::ignored(spec, record, rules.has))
+        .or_else(|| settings::ignored(spec, record, rules))
+        .or_else(|| ignored_undo(claim, record));
+    let config = ignored_config(spec, rules.has).filter(|_| record.plan.settings.claims_may_set.is_empty());
+    Ignored { edit, pending: pending(&record.plan), config }
+}
+
+/// A message about an edit that is not applied yet.
+fn pending(plan: &Plan) -> Option<String> {
+    let access = plan.changes.access.then(|| format!("the access mode {} of the claim's keys", plan.access.mode));
+    let settings = plan.changes.settings.then(|| "the new settings of the bucket".to_owned());
+    match (access, settings) {
+        (Some(access), Some(settings)) => Some(format!("{access} and {settings} are not applied yet; retrying")),
+        (Some(access), None) => Some(format!("{access} is not applied yet; retrying")),
+        (None, Some(settings)) => Some(format!("{settings} are not applied yet; retrying")),
+        (None, None) => None,
+    }
 }
 
 /// A claim that asks too late for the bucket of a deleted one: it has a bucket of its own.
@@ -331,11 +341,11 @@ fn ignored_undo(claim: &Claim, record: &Record) -> Option<String> {
 /// Otherwise users would believe that `maxSize: 2G` limits the bucket.
 fn ignored_config(spec: &ObjectBucketClaimSpec, has: Capabilities) -> Option<String> {
     let keys = spec.additional_config.iter().flat_map(BTreeMap::keys);
-    let keys: Vec<_> = keys.filter(|key| !(has.access_modes && is_known(key))).collect();
+    let keys: Vec<_> = keys.filter(|key| !settings::is_known(key, has)).collect();
     if keys.is_empty() {
         return None;
     }
-    let named: Vec<_> = keys.iter().take(CONFIG_KEYS).map(|key| format!("{key:?}")).collect();
+    let named: Vec<_> = keys.iter().take(CONFIG_KEYS).map(|key| format!("{:?}", settings::cut(key))).collect();
     let others = if keys.len() > CONFIG_KEYS { " and others" } else { "" };
     Some(format!(
         "spec.additionalConfig has no effect, because this provisioner does not know the settings {}{others}; remove them",

@@ -17,10 +17,11 @@ use crate::decide::release::Release;
 use crate::decide::store_outputs;
 use crate::error::Error;
 use crate::store::{
-    Access, ClaimId, Endpoint, Mode, OnDelete, OwnerRef, Plan, ReclaimPolicy, Record, RoleRef, Rotation, SecretRef,
+    Access, Changes, ClaimId, Endpoint, Mode, OnDelete, OwnerRef, Plan, ReclaimPolicy, Record, RoleRef, Rotation,
+    SecretRef, Settings,
 };
 
-/// The value of [`wire::state::HANDED_OVER`] and [`wire::state::CHANGES`].
+/// The value of [`wire::state::HANDED_OVER`].
 const TRUE: &str = "true";
 
 /// The ObjectBucket that holds `record`.
@@ -72,12 +73,14 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         credentials_published,
         plan,
     } = record;
-    let Plan { bucket: _, mode, endpoint, owner, user, rotation, on_delete, access, changes, state, outputs } = plan;
+    let Plan { bucket: _, mode, endpoint, owner, user, rotation, on_delete, access, settings, changes, state, outputs } =
+        plan;
     let OwnerRef { secret: owner_secret, role: owner_role } = owner;
     let Endpoint { host: _, port: _, region: _, url } = endpoint;
 
     let mut recorded = state.clone();
     recorded.extend(outputs.iter().map(|(key, value)| (format!("{}{key}", wire::state::OUTPUT), value.clone())));
+    recorded.extend(settings.recorded());
     let mut set = |key: &str, value: &str| recorded.insert(key.to_owned(), value.to_owned());
     set(wire::state::PROVISIONER, provisioner);
     set(wire::state::CLAIM_NAMESPACE, &claim.namespace);
@@ -100,8 +103,8 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if *mode == Mode::Created {
         set(wire::state::ON_DELETE, &on_delete.to_string());
     }
-    if *changes {
-        set(wire::state::CHANGES, TRUE);
+    if let Some(changes) = changes.recorded() {
+        set(wire::state::CHANGES, &changes);
     }
     if *credentials_published {
         set(wire::state::HANDED_OVER, TRUE);
@@ -301,6 +304,11 @@ fn claim_and_mode(object: &ObjectBucket, author: Author, state: &mut State) -> R
     Ok((claim, Mode::Granted))
 }
 
+/// What an ObjectBucket has recorded of settings, also if the rest cannot be read.
+pub(crate) fn settings(object: &ObjectBucket) -> Settings {
+    Settings::read_recorded(&mut State::read(object), State::take_all, State::take)
+}
+
 /// The plan. The provisioner's own entries are what is left of `state`.
 fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, String> {
     let user = state.take(wire::state::USER_NAME);
@@ -317,6 +325,8 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
     let role = state.take(wire::state::OWNER_ROLE).map(|name| RoleRef { name, external_id });
     let rotation = Rotation::read_recorded(|key| state.seconds(key))?;
     let access = Access::read_recorded(|key| state.take(key))?;
+    let settings = Settings::read_recorded(&mut state, State::take_all, State::take);
+    let changes = state.take(wire::state::CHANGES).map(|words| Changes::of_recorded(&words)).unwrap_or_default();
     let on_delete = match state.take(wire::state::ON_DELETE) {
         // Earlier versions recorded neither.
         None if mode == Mode::Created && record::state(object, wire::state::CLAIM_CREATED_AT).is_some() => {
@@ -343,7 +353,8 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         rotation,
         on_delete,
         access,
-        changes: release::flag(wire::state::CHANGES, state.take(wire::state::CHANGES))?,
+        settings,
+        changes,
         outputs: outputs(&mut state),
         state: state.0,
     })
@@ -419,7 +430,8 @@ pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
 }
 
 /// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the
-/// account, whether its credentials were published, and what its keys may do.
+/// account, whether its credentials were published, what its keys may do, and what is set for
+/// the bucket.
 pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
     let Record { claim, former_uids, cluster, account, credentials_published, .. } = record;
     let mut state = json!({
@@ -435,13 +447,14 @@ pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
         state[wire::state::FORMER_CLAIM_UIDS] = json!(former_uids.join(","));
     }
     let of_plan = |plan: &Plan| {
-        let mut entries: BTreeMap<_, _> = plan.access.recorded().collect();
-        entries.extend(plan.changes.then(|| (wire::state::CHANGES, TRUE.to_owned())));
+        let mut entries: BTreeMap<String, String> = plan.settings.recorded().collect();
+        entries.extend(plan.access.recorded().map(|(key, value)| (key.to_owned(), value)));
+        entries.extend(plan.changes.recorded().map(|words| (wire::state::CHANGES.to_owned(), words)));
         entries
     };
     let (before, now) = (of_plan(&stored.record.plan), of_plan(&record.plan));
     for key in before.keys().chain(now.keys()).filter(|key| before.get(*key) != now.get(*key)) {
-        state[*key] = json!(now.get(key));
+        state[key.as_str()] = json!(now.get(key));
     }
     spec["additionalState"] = state;
     json!({ "metadata": { "uid": stored.uid }, "spec": spec })
@@ -454,7 +467,16 @@ mod tests {
 
     use super::*;
     use crate::decide::release::{Retained, Schedule};
-    use crate::store::AccessMode;
+    use crate::store::{AccessMode, MaySet};
+
+    fn settings() -> Settings {
+        let mut settings = Settings::default();
+        settings.of_class.insert("tags".into(), "team=a,env=b".into());
+        settings.of_claim.insert("tags.owner".into(), "c".into());
+        settings.released.insert("expireAfter".into());
+        settings.claims_may_set = MaySet::of(["tags.*"]);
+        settings
+    }
 
     fn whole() -> Record {
         Record {
@@ -483,7 +505,8 @@ mod tests {
                 rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
                 on_delete: OnDelete::After(Duration::from_secs(7 * 86400)),
                 access: Access { mode: AccessMode::ReadOnly, most: AccessMode::ReadOnly, prefix: Some("shop/".into()) },
-                changes: true,
+                settings: settings(),
+                changes: Changes::ACCESS,
                 state: [("iamPath".to_owned(), "/buckets/".to_owned())].into(),
                 // Also the name of a key that the library records.
                 outputs: [("mode".to_owned(), "s3v4".to_owned())].into(),
@@ -509,6 +532,7 @@ mod tests {
         bare.plan.rotation = Rotation::default();
         bare.plan.mode = Mode::Granted;
         bare.plan.outputs.clear();
+        (bare.plan.settings, bare.plan.changes) = (Settings::default(), Changes::default());
         for record in [whole(), bare] {
             let object = to_object(&record, "obc-shop-photos", "label");
             let wire = serde_json::to_value(&object).unwrap();
@@ -520,7 +544,8 @@ mod tests {
     #[test]
     fn what_the_library_records_has_keys_that_a_store_cannot_use() {
         let state = to_object(&whole(), "obc-shop-photos", "label").spec.additional_state.unwrap();
-        let ours = state.into_keys().filter(|key| key != "iamPath" && !key.starts_with(wire::state::OUTPUT));
+        let is_family = |key: &str| wire::state::FAMILIES.into_iter().any(|family| key.starts_with(family));
+        let ours = state.into_keys().filter(|key| key != "iamPath" && !is_family(key));
         let schedule = Schedule { at: Timestamp::UNIX_EPOCH, namespace_uid: Some("ns".into()) };
         let released = Release { at: Timestamp::UNIX_EPOCH, why: Retained::Scheduled(schedule), deleting: true };
         let Value::Object(released) = Release::write(Some(&released)) else { unreachable!() };

@@ -11,7 +11,7 @@ use crate::decide::record::{self, Stored};
 use crate::decide::release;
 use crate::decide::request::{self, Labels};
 use crate::error::{Error, RecordProblem};
-use crate::store::{Mode, Provisioner, ReclaimPolicy, Record};
+use crate::store::{Changes, Mode, Provisioner, ReclaimPolicy, Record};
 
 /// The record that the claim would get now from its class, in the cluster with this uid. `labels`: for the first time, in a
 /// namespace with these labels, so restrictions of the class apply.
@@ -144,7 +144,12 @@ fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is
     let Surroundings { provisioner, provisioner_name, cluster, class, labels } = *surroundings;
     match class {
         ClassLookup::Found(class) if class.provisioner == provisioner_name => {
-            record(provisioner, claim, class, cluster, is_new.then_some(labels))
+            let mut record = record(provisioner, claim, class, cluster, is_new.then_some(labels))?;
+            if !is_new {
+                // The class may set something else than it did for this bucket.
+                record.plan.settings = record.plan.settings.of_existing_buckets(P::CAPABILITIES.settings);
+            }
+            Ok(record)
         }
         other => Err(no_class(other, claim)),
     }
@@ -196,7 +201,10 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     if let Some(mode) = state(wire::state::ACCESS_MODE).and_then(|mode| mode.parse().ok()) {
         planned.plan.access.mode = mode;
     }
-    planned.plan.changes = state(wire::state::CHANGES).is_some();
+    planned.plan.changes = state(wire::state::CHANGES).map(|words| Changes::of_recorded(&words)).unwrap_or_default();
+    if state(wire::state::MODE).is_some() {
+        planned.plan.settings = codec::settings(object);
+    }
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
         // If nothing proves it, the bucket is not emptied.

@@ -265,6 +265,12 @@ pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
     (!messages.is_empty()).then(|| (reason, messages.join("; ")))
 }
 
+/// The message of the condition about what has no effect in a claim, as it was reported.
+pub(crate) fn reported_edit(claim: &Claim) -> Option<String> {
+    let condition = claim.condition(reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False)?;
+    Some(condition.message.clone())
+}
+
 /// Whether the claim's status already shows that it is bound, and its other conditions are current.
 pub(crate) fn status_is_bound(claim: &Claim, other_conditions: &OtherConditions, keeps: ConditionSupport) -> bool {
     let OtherConditions { ignored, keys } = other_conditions;

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::decide::access::{self, Settings};
+use crate::decide::access;
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
+use crate::decide::settings::{self, Config, Rules};
 use crate::decide::store_outputs;
 use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::store::common::bad_bucket;
 use crate::store::names;
 use crate::store::{
-    Access, ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner,
-    RawParameters, Reason, ReclaimPolicy, Record, Request,
+    Access, Changes, ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner,
+    RawParameters, Reason, ReclaimPolicy, Record, Request, Settings,
 };
 
 /// Of a namespace.
@@ -31,7 +32,7 @@ pub(crate) fn plan<P: Provisioner>(
     provisioner: &P,
     class: &Class,
     claim: &ClaimId,
-    (wanted, settings): (&WantedBucket, Option<&Settings>),
+    (wanted, config): (&WantedBucket, Option<&Config>),
     labels: Option<&Labels>,
 ) -> Result<Plan, Error> {
     let is_new = labels.is_some();
@@ -49,13 +50,19 @@ pub(crate) fn plan<P: Provisioner>(
         return Err(invalid(ParameterError::bad(ON_DELETE, &on_delete.to_string(), problem, remedy)).into());
     }
     let (bucket, mode) = bucket::<P>(class, &common, claim, wanted, is_new)?;
-    let access_mode = access::mode(settings, common.access.mode, P::CAPABILITIES, &class.name)?;
+    let access_mode = access::mode(config, common.access.mode, P::CAPABILITIES, &class.name)?;
+    let may_set = &common.settings.claims_may_set;
+    let (of_claim, refusal) = settings::of_claim(config, may_set, P::CAPABILITIES, &class.name);
+    if let Some(refusal) = refusal.filter(|_| is_new) {
+        return Err(refusal.into());
+    }
     let request = Request {
         claim,
         class_name: &class.name,
         bucket,
         mode,
         access: Access { mode: access_mode, ..common.access.of(claim.parts()) },
+        settings: Settings { of_claim, ..common.settings.of(claim.parts()) },
         user: names::user(claim, P::USER_NAME_MAX),
         parameters: &parameters,
         written: &own,
@@ -63,12 +70,20 @@ pub(crate) fn plan<P: Provisioner>(
     };
     let plan = provisioner.plan(&request).map_err(Error::store)?;
     // A plan of the store's own may have been made without.
-    let plan = Plan { access: request.access, changes: false, ..plan };
+    let plan = Plan { access: request.access, settings: request.settings, changes: Changes::default(), ..plan };
     access::check(&plan, &class.name)?;
+    if is_new {
+        settings::check(&plan, &class.name, rules::<P>())?;
+    }
     check_parameters::<P>(&plan, claim)?;
     store_outputs::check_config_map(&plan)?;
     store_outputs::check_state(&plan)?;
     Ok(plan)
+}
+
+/// What the store has, and how it checks settings.
+pub(crate) fn rules<P: Provisioner>() -> Rules {
+    Rules { has: P::CAPABILITIES, check: P::check_settings }
 }
 
 /// What the store warns about a class that can be used.

@@ -18,8 +18,8 @@ pub(crate) struct ProvisionState {
     pub(crate) credentials_published: bool,
     pub(crate) mode: Mode,
     pub(crate) keys: Keys,
-    /// The claim asks for other access than the record has.
-    pub(crate) access_differs: bool,
+    /// The claim asks for something else than the record has.
+    pub(crate) edited: bool,
     /// The record's spec has everything that is learnt only after it was first written.
     pub(crate) record_complete: bool,
     /// The record's status shows that it is bound.
@@ -171,8 +171,8 @@ pub(crate) enum ProvisionStep {
     Record,
     /// Write this claim into the record of a previous one.
     Adopt,
-    /// Write other access into the record, which a check applies then.
-    ChangeAccess,
+    /// Write what was edited into the record, which a check applies then.
+    RecordEdit,
     /// Have the store create what is recorded, and issue keys.
     Execute(Verb),
     /// Write the keys into the claim's Secret.
@@ -223,7 +223,7 @@ pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
         (false, true) => return if state.adopting { Step::Adopt } else { Step::Record },
         (true, false) if !state.finalizer_cached => return Step::AddFinalizer,
         // A pending key is tried first, with the access that the store has.
-        (true, _) if state.access_differs && !matches!(state.keys, Keys::Pending { .. }) => return Step::ChangeAccess,
+        (true, _) if state.edited && !matches!(state.keys, Keys::Pending { .. }) => return Step::RecordEdit,
         (true, _) => {}
     }
     match state.keys {

@@ -49,10 +49,9 @@ pub(crate) fn check_state(plan: &Plan) -> Result<(), Refusal> {
         if wire::state::ALL.contains(&key.as_str()) {
             return Some(format!("{key:?} is a key of the operator's library; {CHOOSE_ANOTHER}"));
         }
-        if key.starts_with(wire::state::OUTPUT) {
-            let prefix = wire::state::OUTPUT;
+        if let Some(prefix) = wire::state::FAMILIES.into_iter().find(|prefix| key.starts_with(prefix)) {
             return Some(format!(
-                "{key:?} begins with {prefix:?}, as the entries of the ConfigMap do; {CHOOSE_ANOTHER}"
+                "{key:?} begins with {prefix:?}, as entries of the operator's library do; {CHOOSE_ANOTHER}"
             ));
         }
         // A class parameter is what an admin wrote.

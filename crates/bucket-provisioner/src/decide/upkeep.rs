@@ -69,10 +69,15 @@ pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
     if !times.failed.is_zero() && (!times.asked || times.unfinished) {
         return not_for(times.failed);
     }
-    if times.changes {
-        return (Upkeep::Check, None);
-    }
     let (due, wait) = times.keys;
+    if times.changes {
+        // A change that the store refuses must not keep keys from being replaced and deleted.
+        return match due {
+            Upkeep::Rotate if times.replacement.is_zero() => (due, None),
+            Upkeep::Retire if times.key_search.is_zero() => (due, None),
+            _ => (Upkeep::Check, None),
+        };
+    }
     match due {
         Upkeep::Nothing => {}
         // What keeps new keys from working may be what a check repairs.
@@ -127,6 +132,17 @@ mod tests {
         assert_eq!(usual(&WELL), (Upkeep::Nothing, Some(Duration::from_secs(30))));
         assert_eq!(usual(&Times { check: None, ..WELL }), (Upkeep::Nothing, Some(MINUTE)));
         assert_eq!(usual(&Times { check: Some(Duration::ZERO), ..WELL }), (Upkeep::Check, None));
+    }
+
+    #[test]
+    fn a_change_waits_for_keys_and_for_nothing_else() {
+        let changed = Times { changes: true, check: None, ..WELL };
+        assert_eq!(usual(&changed), (Upkeep::Check, None));
+        for due in [Upkeep::Rotate, Upkeep::Retire] {
+            assert_eq!(usual(&Times { keys: (due, None), ..changed }), (due, None));
+        }
+        let rationed = Times { keys: (Upkeep::Rotate, None), replacement: MINUTE, ..changed };
+        assert_eq!(usual(&rationed), (Upkeep::Check, None));
     }
 
     #[test]

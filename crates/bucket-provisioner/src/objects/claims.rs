@@ -153,6 +153,7 @@ pub(crate) async fn refresh_settings<P>(ctx: &Context<P>, claim: &mut Claim) -> 
     if read.id != claim.id {
         return Err(Error::OutOfStep("the claim was replaced"));
     }
+    read.spec()?;
     claim.take_settings(&read);
     Ok(())
 }

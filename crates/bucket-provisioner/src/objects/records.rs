@@ -208,7 +208,7 @@ pub(crate) async fn change<P>(ctx: &Context<P>, stored: &mut Stored, record: Rec
 ///
 /// # Errors
 /// Kubernetes refused, also because the ObjectBucket was changed since it was read.
-pub(crate) async fn change_access<P>(ctx: &Context<P>, stored: &mut Stored, record: Record) -> Result<(), Error> {
+pub(crate) async fn record_edit<P>(ctx: &Context<P>, stored: &mut Stored, record: Record) -> Result<(), Error> {
     let mut patch = codec::change(stored, &record);
     patch["metadata"]["resourceVersion"] = json!(stored.resource_version);
     write(ctx, stored, &patch).await.map(|()| stored.record = record)

@@ -6,21 +6,25 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::ObjectBucketClaimSpec;
-use crate::decide::access;
-use crate::decide::claim::{Claim, ignored};
+use crate::decide::claim::{Claim, Ignored, ignored};
+use crate::decide::edit;
 use crate::decide::keys::{self, KeyNotes};
 use crate::decide::record::Stored;
 use crate::decide::report::{self, OtherConditions};
+use crate::decide::settings::Rules;
 use crate::decide::steps::Upkeep;
 use crate::decide::upkeep::{self, Times};
 use crate::state::context::Context;
-use crate::store::Capabilities;
+use operator_runtime::engine::hash;
 
 /// The upkeep that is due for a bound claim that has not changed, or the time until some is due; `None` for any other
 /// claim.
 pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
+    let is_edited = stored.by_us() && edit::of(claim, &stored.record, ctx.rules).is_some();
+    let is_settled =
+        claim.is_abridged(ctx.rules.has) && ctx.memory.get(&claim.id, |m| m.upkeep.is_settled(settled(claim, &stored)));
     let is_in_sync = !claim.deleting
         && claim.finalizer
         && stored.status_is_bound
@@ -28,18 +32,27 @@ pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(U
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
         && ctx.caches.outputs_are_up_to_date(&stored.record)
-        && !(stored.by_us() && access::change(spec, &stored.record, ctx.capabilities).is_some());
+        && (!is_edited || is_settled);
     if !is_in_sync {
         return None;
     }
     let notes = ctx.caches.key_notes(&claim.id).clamp(Some(&stored.record.plan), Timestamp::now());
-    let other_conditions = other_conditions(ctx, claim, spec, &stored, &notes);
+    let mut other_conditions = other_conditions(ctx, claim, spec, &stored, &notes);
+    if is_settled {
+        // The cache does not have what its message repeats.
+        other_conditions.ignored = Ignored { edit: report::reported_edit(claim), ..Ignored::default() };
+    }
     if !report::status_is_bound(claim, &other_conditions, ctx.condition_support(stored.author))
         || ctx.conditions.are_behind(claim)
     {
         return None;
     }
     ctx.shares_present_keys(&stored.record, &notes).then(|| usual_upkeep(ctx, claim, &stored, &notes))
+}
+
+/// What decides whether settings that are not cached whole can be applied.
+pub(crate) fn settled(claim: &Claim, stored: &Stored) -> u64 {
+    hash(&(claim.generation, stored.record.plan.settings.recorded().collect::<Vec<_>>()))
 }
 
 /// What a bound claim reports in addition to the condition Ready.
@@ -52,12 +65,12 @@ pub(crate) fn other_conditions<P>(
 ) -> OtherConditions {
     let record = &stored.record;
     // What the Go provisioner created is not changed.
-    let has = if stored.by_us() { ctx.capabilities } else { Capabilities::NONE };
+    let rules = if stored.by_us() { ctx.rules } else { Rules::NONE };
     let keys = record.plan.user.as_ref().and_then(|_| {
         let failure = ctx.memory.get(&claim.id, |m| m.upkeep.key_failure.clone());
         keys::condition(claim, notes, failure.as_deref())
     });
-    OtherConditions { ignored: ignored(claim, spec, record, has), keys }
+    OtherConditions { ignored: ignored(claim, spec, record, rules), keys }
 }
 
 /// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.
@@ -77,7 +90,7 @@ pub(crate) fn usual_upkeep<P>(
         key_search: m.upkeep.key_search_in(),
         // What the Go provisioner created looks different, and is not changed.
         check: m.upkeep.check_in(ctx.options.resync.filter(|_| by_us)),
-        changes: stored.record.plan.changes && by_us,
+        changes: stored.record.plan.changes.any() && by_us,
         asked: m.upkeep.take_retry_request(claim.retry_request.as_deref()) && by_us,
     });
     upkeep::usual(&times)

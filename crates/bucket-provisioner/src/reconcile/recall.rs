@@ -166,7 +166,8 @@ fn plan<P: Provisioner>(
     let is_unknown = bucket.is_none();
     let wanted = bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named);
     match request::plan(provisioner, class, claim, (&wanted, None), None) {
-        Ok(plan) => Ok(plan),
+        // The class may set something else than it did for this bucket.
+        Ok(plan) => Ok(Plan { settings: plan.settings.clone().of_existing_buckets(P::CAPABILITIES.settings), ..plan }),
         Err(_) if is_unknown => Err(RecallError::NoBucket),
         Err(error) => Err(error.into()),
     }

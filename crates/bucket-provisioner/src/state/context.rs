@@ -25,10 +25,12 @@ use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::FieldManager;
 use crate::decide::record::Author;
 use crate::decide::report::ConditionSupport;
+use crate::decide::request;
+use crate::decide::settings::Rules;
 use crate::error::Error;
 use crate::options::Options;
 use crate::reasons;
-use crate::store::{Capabilities, CreateError, Failure, Provisioner, Record};
+use crate::store::{CreateError, Failure, Provisioner, Record};
 use operator_runtime::engine::Workers;
 
 /// How many stores can have all their workers at the same time.
@@ -64,8 +66,8 @@ pub(crate) struct Context<P> {
     pub(crate) provisioner: Arc<P>,
     pub(crate) options: Options,
     pub(crate) field_manager: FieldManager,
-    /// What the store can do.
-    pub(crate) capabilities: Capabilities,
+    /// What the store can do, and how it checks settings.
+    pub(crate) rules: Rules,
     /// The value of our label.
     pub(crate) label: String,
     /// UID of the namespace `kube-system`, which identifies the cluster.
@@ -105,7 +107,7 @@ impl<P: Provisioner> Context<P> {
             client,
             provisioner,
             field_manager: FieldManager::new(&options.field_manager),
-            capabilities: P::CAPABILITIES,
+            rules: request::rules::<P>(),
             label: wire::provisioner_label(&options.provisioner_name),
             cluster,
             caches: Caches::of(claims, options.namespace.clone()),

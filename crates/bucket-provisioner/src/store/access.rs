@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::capabilities::Capabilities;
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of};
+use super::variables;
 use crate::api::wire::state::{ACCESS_MODE, CLASS_ACCESS_MODE, PREFIX};
 
 /// What an admin wrote about modes.
@@ -151,11 +152,9 @@ impl Access {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix(String);
 
-const VARIABLES: [&str; 3] = ["${namespace}", "${claim}", "${uid}"];
-
 impl Prefix {
     fn parse(text: &str) -> Result<Self, ParameterError> {
-        let rest = VARIABLES.iter().fold(text.to_owned(), |rest, variable| rest.replace(variable, ""));
+        let rest = variables::removed(text);
         // Both can contain what stands between them.
         let is_ambiguous =
             |part: &str| part.contains("${namespace}") && part.contains("${claim}") && !part.contains("${uid}");
@@ -180,8 +179,7 @@ impl Prefix {
 
     /// The prefix for a claim.
     fn of(&self, claim: [&str; 3]) -> String {
-        let values = VARIABLES.iter().zip(claim);
-        values.fold(self.0.clone(), |text, (variable, value)| text.replace(variable, value))
+        variables::replaced(&self.0, claim)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a store can do beyond buckets and keys.
 
+use super::settings::Setting;
+
 /// What a store can do beyond creating buckets and issuing keys. Class parameters that need more are refused by name, and so
 /// are settings of claims.
 ///
@@ -21,14 +23,18 @@ pub struct Capabilities {
     /// Keys can be limited to objects whose keys begin with a prefix, by [`Plan::access`](super::Plan::access): class
     /// parameter `prefix`.
     pub prefixes: bool,
+    /// Settings of its buckets, by [`Plan::settings`](super::Plan::settings):
+    /// [`Provisioner::create_bucket`](super::Provisioner::create_bucket) applies them, and
+    /// [`Provisioner::check`](super::Provisioner::check) repairs them and applies changes.
+    pub settings: &'static [Setting],
 }
 
 impl Capabilities {
     /// None of them.
-    pub const NONE: Self = Self { rotation: false, access_modes: false, prefixes: false };
+    pub const NONE: Self = Self { rotation: false, access_modes: false, prefixes: false, settings: &[] };
 
-    /// All of them.
-    pub const ALL: Self = Self { rotation: true, access_modes: true, prefixes: true };
+    /// All of them, without settings.
+    pub const ALL: Self = Self { rotation: true, access_modes: true, prefixes: true, settings: &[] };
 
     /// And keys can be rotated.
     #[must_use]
@@ -46,5 +52,16 @@ impl Capabilities {
     #[must_use]
     pub const fn with_prefixes(self) -> Self {
         Self { prefixes: true, ..self }
+    }
+
+    /// And buckets have these settings.
+    #[must_use]
+    pub const fn with_settings(self, settings: &'static [Setting]) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// The setting that has this key.
+    pub(crate) fn setting(&self, key: &str) -> Option<&'static Setting> {
+        self.settings.iter().find(|setting| setting.has(key))
     }
 }

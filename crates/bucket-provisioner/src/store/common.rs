@@ -15,6 +15,7 @@ use super::owner::{Owner, OwnerSource};
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
 use super::record::{OwnerRef, Plan, SecretRef};
 use super::rotation::Rotation;
+use super::settings::ClassSettings;
 use crate::api::object_name;
 
 /// What an admin wrote.
@@ -76,6 +77,8 @@ pub struct CommonParameters {
     pub on_delete: Option<OnDelete>,
     /// `accessMode` and `prefix`: what the keys of claims may do.
     pub access: ClassAccess,
+    /// What is set for buckets, and what claims may set.
+    pub settings: ClassSettings,
 }
 
 impl CommonParameters {
@@ -97,7 +100,12 @@ impl CommonParameters {
     /// Their names, of a store with these capabilities.
     pub fn names(has: Capabilities) -> impl Iterator<Item = &'static str> {
         let rotation = if has.rotation { Rotation::names() } else { &[] };
-        names_of::<Raw>().iter().chain(rotation).copied().chain(ClassAccess::names(has))
+        names_of::<Raw>()
+            .iter()
+            .chain(rotation)
+            .copied()
+            .chain(ClassAccess::names(has))
+            .chain(ClassSettings::names(has.settings))
     }
 
     /// All of them, of a store with these capabilities.
@@ -107,6 +115,7 @@ impl CommonParameters {
             table.extend(Rotation::table());
         }
         table.extend(ClassAccess::table(has));
+        table.extend(ClassSettings::table(has.settings));
         table
     }
 
@@ -157,6 +166,7 @@ impl CommonParameters {
             owner_secret: owner_secret(raw.secret_name, raw.secret_namespace)?,
             on_delete: raw.on_delete.as_deref().map(OnDelete::parse).transpose()?,
             access: ClassAccess::parse(written, has, raw.bucket_name.is_some())?,
+            settings: ClassSettings::parse(written, has.settings, raw.bucket_name.is_some())?,
             bucket: raw.bucket_name,
             namespaces: raw.allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
             namespace_selector: raw.allowed_namespace_selector.as_deref().map(NamespaceSelector::parse).transpose()?,

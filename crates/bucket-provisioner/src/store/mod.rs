@@ -202,6 +202,7 @@
 pub(crate) mod access;
 pub(crate) mod call;
 mod capabilities;
+mod changes;
 pub(crate) mod common;
 pub(crate) mod compose;
 mod failure;
@@ -218,8 +219,10 @@ mod reason;
 mod record;
 mod request;
 mod rotation;
+pub(crate) mod settings;
 mod start;
 mod tagged;
+mod variables;
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -227,6 +230,7 @@ use std::time::{Duration, SystemTime};
 pub use self::access::{Access, AccessMode, ClassAccess, InvalidAccessMode, Prefix};
 pub use self::call::{Call, ProbeCall};
 pub use self::capabilities::Capabilities;
+pub use self::changes::Changes;
 pub use self::common::{CommonParameters, Naming};
 pub use self::compose::{delete, provision};
 pub use self::failure::{CreateError, Failure, FailureClass, StoreError};
@@ -237,7 +241,7 @@ pub use self::observer::{Observer, StoreCall};
 pub(crate) use self::on_delete::ON_DELETE;
 pub use self::on_delete::{InvalidOnDelete, OnDelete};
 pub use self::outcome::{
-    AccessRemoval, AppCredentials, BucketRemoval, Checkup, Content, Deactivation, Probe, Recalled, Removal,
+    AccessRemoval, AppCredentials, BucketRemoval, Checkup, Content, Deactivation, Probe, Problem, Recalled, Removal,
 };
 pub use self::owner::{Owner, OwnerSource};
 pub use self::parameters::{Parameters, RawParameters};
@@ -246,6 +250,7 @@ pub(crate) use self::record::PARAMETER;
 pub use self::record::{ClaimId, Endpoint, Mode, OwnerRef, Plan, Record, RoleRef, SecretRef};
 pub use self::request::Request;
 pub use self::rotation::Rotation;
+pub use self::settings::{ClassSettings, MaySet, Setting, SettingError, Settings};
 pub use self::start::Start;
 pub use self::tagged::{Inventory, ResourceKind, TaggedResource, Usage};
 pub use operator_runtime::parameters as parameter;
@@ -372,6 +377,17 @@ pub trait Provisioner: Send + Sync + 'static {
         Ok(request.plan(self.endpoint(request.parameters)))
     }
 
+    /// Checks what is [set](Plan::settings) for the bucket of a plan, by class and claim. Pure.
+    ///
+    /// Everything is accepted by default.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used.
+    fn check_settings(plan: &Plan) -> Result<(), SettingError> {
+        let _ = plan;
+        Ok(())
+    }
+
     /// What an admin should know about a class although it can be used: a reason and a sentence. `doctor` shows it, and so does
     /// an event on the class when its first claim is provisioned. Pure.
     ///
@@ -442,7 +458,7 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// Compares the store with the record of a bound claim, repairs what has changed, and deletes all keys of the
     /// claim's user except `keys`, of which the first is in use. Called from time to time, and when the claim's
-    /// [access](Plan::access) has changed.
+    /// [access](Plan::access) or [settings](Plan::settings) have changed.
     ///
     /// Finds nothing by default.
     ///

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use secrecy::SecretString;
 
+use super::failure::{Failure, FailureClass};
 use super::record::ClaimId;
 
 /// The keys of a claim, for its Secret.
@@ -68,12 +69,27 @@ pub enum Deactivation {
     InUse(Option<SystemTime>),
 }
 
+/// A part of a check that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong, and the remedy.
+    pub message: String,
+    /// Whether a retry can help.
+    pub class: FailureClass,
+    /// Whether it is what was [changed](super::Plan::changes) that could not be applied.
+    pub is_about_change: bool,
+}
+
 /// What [`Provisioner::check`](super::Provisioner::check) found; by default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkup {
     /// What had changed and was repaired, a sentence each, for an event.
     pub repaired: Vec<String>,
+    /// Settings that the claim no longer sets, and that stay as they are, a sentence each, for an event.
+    pub kept: Vec<String>,
+    /// Why settings could not be checked or applied, while the rest could.
+    pub problem: Option<Problem>,
     /// Ids of the keys that were deleted, because they were not among those to keep.
     pub deleted_keys: Vec<String>,
     /// The store shows neither the present keys nor, perhaps, their user. If they were issued longer ago than the
@@ -91,6 +107,18 @@ impl Checkup {
     pub fn with_repaired(mut self, what: impl Into<String>) -> Self {
         self.repaired.push(what.into());
         self
+    }
+
+    /// With a setting that stays as it is, in a sentence.
+    pub fn with_kept(mut self, what: impl Into<String>) -> Self {
+        self.kept.push(what.into());
+        self
+    }
+
+    /// With a failure of settings; `is_about_change`: of some that were changed.
+    pub fn with_problem(self, error: &impl Failure, is_about_change: bool) -> Self {
+        let problem = Problem { message: error.to_string(), class: error.class(), is_about_change };
+        Self { problem: Some(problem), ..self }
     }
 
     /// With ids of keys that were deleted.

@@ -5,8 +5,10 @@ use std::fmt;
 use std::time::SystemTime;
 
 use super::access::Access;
+use super::changes::Changes;
 use super::on_delete::OnDelete;
 use super::rotation::Rotation;
+use super::settings::Settings;
 use operator_runtime::ReclaimPolicy;
 
 /// The identity of an ObjectBucketClaim.
@@ -182,9 +184,11 @@ pub struct Plan {
     pub on_delete: OnDelete,
     /// What the keys may do, as far as the store [can limit](super::Capabilities) that.
     pub access: Access,
-    /// The plan of a bound claim was changed, and the store may still have what it was before:
-    /// [`Provisioner::check`](super::Provisioner::check) applies the change, and does not report it as a repair.
-    pub changes: bool,
+    /// What is set for the bucket, as far as the store [has settings](super::Capabilities::settings).
+    pub settings: Settings,
+    /// What was changed for a bound claim: [`Provisioner::check`](super::Provisioner::check) applies it, and does not report
+    /// it as a repair.
+    pub changes: Changes,
     /// Whatever else the verbs need, in the store's own keys. It is recorded in `spec.additionalState`, beside the keys
     /// of [`wire::state`](crate::api::wire::state), which are refused; so are keys that begin with `output.`, and empty
     /// values.
@@ -207,7 +211,8 @@ impl Plan {
             rotation: Rotation::default(),
             on_delete: OnDelete::default(),
             access: Access::default(),
-            changes: false,
+            settings: Settings::default(),
+            changes: Changes::default(),
             state: BTreeMap::new(),
             outputs: BTreeMap::new(),
         }
@@ -236,6 +241,11 @@ impl Plan {
     /// With what the keys may do.
     pub fn with_access(self, access: Access) -> Self {
         Self { access, ..self }
+    }
+
+    /// With what is set for the bucket.
+    pub fn with_settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
     }
 
     /// With an entry of the store's own.

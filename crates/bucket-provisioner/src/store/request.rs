@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::access::Access;
 use super::common::CommonParameters;
 use super::record::{ClaimId, Endpoint, Mode, Plan};
+use super::settings::Settings;
 
 /// What a claim requests, and the parameters of its class: the input of
 /// [`Provisioner::plan`](super::Provisioner::plan).
@@ -23,6 +24,8 @@ pub struct Request<'a, T> {
     pub user: String,
     /// What the keys may do, by class and claim.
     pub access: Access,
+    /// What class and claim set for the bucket.
+    pub settings: Settings,
     /// The parameters of the class.
     pub parameters: &'a T,
     /// The store's own parameters, as the admin wrote them.
@@ -42,14 +45,15 @@ impl<'a, T> Request<'a, T> {
         user: impl Into<String>,
         (parameters, written, common): (&'a T, &'a BTreeMap<String, String>, &'a CommonParameters),
     ) -> Self {
-        let (bucket, user, access) = (bucket.into(), user.into(), common.access.of(claim.parts()));
-        Self { claim, class_name, bucket, mode, user, access, parameters, written, common }
+        let (bucket, user) = (bucket.into(), user.into());
+        let (access, settings) = (common.access.of(claim.parts()), common.settings.of(claim.parts()));
+        Self { claim, class_name, bucket, mode, user, access, settings, parameters, written, common }
     }
 
     /// The usual plan: the bucket and a user at this endpoint, and the class parameters as state.
     pub fn plan(&self, endpoint: Endpoint) -> Plan {
         let plan = Plan::new(&self.bucket, self.mode, endpoint).with_user(&self.user).with_access(self.access.clone());
-        let plan = self.common.apply(plan);
+        let plan = self.common.apply(plan).with_settings(self.settings.clone());
         self.written.iter().fold(plan, |plan, (name, value)| plan.with_parameter(name, value))
     }
 }
@@ -85,6 +89,7 @@ mod tests {
             mode: Mode::Created,
             user: "shop-photos-1".into(),
             access: Access::default(),
+            settings: Settings::default(),
             parameters: &parameters,
             written: &written,
             common: &common,

@@ -66,6 +66,7 @@ async fn decisions_hold_wherever_the_operator_was_stopped(#[case] kind: Kind, #[
 #[case::repaired(Kind::Generated, Step::Repair)]
 #[case::rotated(Kind::Generated, Step::Rotate)]
 #[case::limited(Kind::Generated, Step::Limit)]
+#[case::painted(Kind::Generated, Step::Paint)]
 #[case::edited(Kind::Named, Step::Edit)]
 #[case::adopted(Kind::Generated, Step::Adopt)]
 #[case::undone(Kind::Later, Step::Undo)]

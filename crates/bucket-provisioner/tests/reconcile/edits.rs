@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bucket_provisioner::api::wire;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -32,6 +33,37 @@ async fn a_config_map_that_changes_often_is_repaired_at_intervals() {
     let repairs = calls.all().iter().filter(|call| call.name == "patch configmaps photos").count();
     assert!((4..=8).contains(&repairs), "{repairs} repairs in two minutes");
     world.until("repaired", |world| bucket(world) == right).await;
+}
+
+/// Not even the keys that somebody asks for at once.
+#[tokio::test(start_paused = true)]
+async fn a_setting_that_the_store_refuses_stops_nothing_else() {
+    let flow = Flow { kind: Kind::Generated, step: Step::Paint };
+    let (world, calls) = (flow.world(), Calls::default());
+    let _operator = world.start(&calls);
+    flow.submit(&world);
+    world.until("bound", World::is_bound).await;
+    world.afterwards().await;
+    world.store.contents.lock().refused = Some("red".to_owned());
+    calls.begin(|_| Verdict::Pass);
+    world.edit_claim(&json!({ "spec": { "additionalConfig": { "color": "red" } } }));
+    sleep(Duration::from_secs(3600)).await;
+    assert!(world.is_bound() && !world.is_red());
+    let reports = calls.all().iter().filter(|call| call.name == "create events").count();
+    assert!((1..=2).contains(&reports), "it is reported {reports} times");
+    let checks = calls.all().iter().filter(|call| call.name == "store check").count();
+    assert!((5..40).contains(&checks), "{checks} checks in an hour");
+    world.edit_claim(&json!({ "metadata": { "annotations": { wire::annotation::ROTATE_KEYS: "now" } } }));
+    let is_rotated = |world: &World| {
+        let secret = world.secret().unwrap_or_default();
+        let notes = &secret["metadata"]["annotations"];
+        notes[wire::annotation::ROTATE_KEYS] == "now" && notes[wire::annotation::RETIRING_KEY].is_null()
+    };
+    world.until("rotated", is_rotated).await;
+    world.store.contents.lock().refused = None;
+    world.until("painted", World::is_red).await;
+    world.afterwards().await;
+    assert_eq!(world.stored().users.values().map(|user| user.keys.len()).sum::<usize>(), 1);
 }
 
 /// `kubectl wait` compares the two.

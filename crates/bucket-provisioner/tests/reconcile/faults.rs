@@ -56,6 +56,7 @@ async fn meet(flow: Flow, faults: Verdicts, calls: usize, limit: Duration) {
 #[case::repaired(Kind::Named, Step::Repair)]
 #[case::rotated(Kind::Named, Step::Rotate)]
 #[case::limited(Kind::Named, Step::Limit)]
+#[case::painted(Kind::Named, Step::Paint)]
 #[tokio::test(start_paused = true)]
 async fn each_call_may_fail_in_every_way(#[case] kind: Kind, #[case] step: Step) {
     let flow = Flow { kind, step };

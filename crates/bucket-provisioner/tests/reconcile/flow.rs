@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::calls::{Calls, Verdict};
+use crate::store::COLOR;
 use crate::world::{EXISTING, World};
 
 /// What kind of claim.
@@ -40,6 +41,8 @@ pub enum Step {
     Rotate,
     /// It is bound, and its user asks for keys that only read.
     Limit,
+    /// It is bound, and its user asks for another color of its bucket.
+    Paint,
     /// It is submitted, and another bucket is asked for before it is bound.
     Edit,
     /// It is restored from a backup, and an admin's annotation has it adopt its bucket and user.
@@ -66,6 +69,10 @@ impl Flow {
     pub fn world(self) -> World {
         let policy = if self.kind == Kind::Retain { "Retain" } else { "Delete" };
         let mut parameters = json!({ "keyGracePeriod": "0s" });
+        if self.step == Step::Paint {
+            parameters["claimsMaySet"] = json!(COLOR);
+            parameters[COLOR] = json!("blue");
+        }
         match self.kind {
             Kind::Brownfield => parameters["bucketName"] = json!(EXISTING),
             Kind::IfEmpty => parameters["onDelete"] = json!("ifEmpty"),
@@ -167,6 +174,7 @@ impl Flow {
             Step::Limit => {
                 world.edit_claim(&json!({ "spec": { "additionalConfig": { "accessMode": "ReadOnly" } } }));
             }
+            Step::Paint => world.edit_claim(&json!({ "spec": { "additionalConfig": { COLOR: "red" } } })),
             Step::Adopt => world.set_action("adopt"),
             Step::RemoveOrphan => world.set_action("remove"),
             Step::Vanish => world.force_out_claim(),
@@ -205,6 +213,7 @@ impl Flow {
             Step::Limit => {
                 world.until("limited", |world| world.is_bound() && world.only_reads()).await;
             }
+            Step::Paint => world.until("painted", |world| world.is_bound() && world.is_red()).await,
             Step::Adopt => world.until("adopted", |world| world.is_bound() && !world.has_action()).await,
             Step::Forget | Step::RemoveOrphan | Step::DeleteLater => {
                 world.until("deleted", |world| world.claim().is_none() && world.record().is_none()).await;
@@ -265,7 +274,14 @@ impl Flow {
     fn ends_bound(self) -> bool {
         matches!(
             self.step,
-            Step::Provide | Step::Repair | Step::Rotate | Step::Limit | Step::Edit | Step::Adopt | Step::Undo
+            Step::Provide
+                | Step::Repair
+                | Step::Rotate
+                | Step::Limit
+                | Step::Paint
+                | Step::Edit
+                | Step::Adopt
+                | Step::Undo
         )
     }
 

@@ -55,6 +55,7 @@ async fn run(flow: Flow, world: &World) -> JoinSet<()> {
 #[case::granted(Flow { kind: Kind::Brownfield, step: Step::Provide })]
 #[case::repaired(Flow { kind: Kind::Generated, step: Step::Repair })]
 #[case::limited(Flow { kind: Kind::Generated, step: Step::Limit })]
+#[case::painted(Flow { kind: Kind::Generated, step: Step::Paint })]
 #[case::deleted(Flow { kind: Kind::Generated, step: Step::Remove })]
 #[case::kept(Flow { kind: Kind::IfEmpty, step: Step::Remove })]
 #[case::scheduled(Flow { kind: Kind::Later, step: Step::Remove })]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bucket_provisioner::store::{
     AccessMode, AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError,
-    Endpoint, Mode, Probe, ProbeCall, Provisioner, Reason, Record, SecretString, StoreError, Topic,
+    Endpoint, Mode, Plan, Probe, ProbeCall, Provisioner, Reason, Record, SecretString, Setting, SettingError,
+    StoreError, Topic,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -29,6 +30,8 @@ pub struct Contents {
     pub buckets: BTreeMap<String, Bucket>,
     pub users: BTreeMap<String, User>,
     issued: usize,
+    /// The color that the store does not accept.
+    pub refused: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +39,8 @@ pub struct Bucket {
     /// Uid of its claim; none of one that was not created by the operator.
     pub uid: Option<String>,
     pub objects: Vec<String>,
+    /// Its one setting.
+    pub color: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +89,13 @@ impl Contents {
     }
 }
 
+/// The name of the setting.
+pub const COLOR: &str = "color";
+
+fn color(record: &Record) -> Option<String> {
+    record.plan.settings.get(COLOR).map(str::to_owned)
+}
+
 fn credentials(key: &str) -> AppCredentials {
     AppCredentials::new(key, format!("secret of {key}").into())
 }
@@ -111,7 +123,17 @@ impl Provisioner for Store {
     type Error = StoreError;
 
     const REASONS: &'static [&'static Reason] = &[&AWAY, &DENIED, &TAKEN];
-    const CAPABILITIES: Capabilities = Capabilities::NONE.with_rotation().with_access_modes();
+    const CAPABILITIES: Capabilities = Capabilities::NONE
+        .with_rotation()
+        .with_access_modes()
+        .with_settings(&[Setting::new(COLOR, "`red` or `blue`.").of_claims()]);
+
+    fn check_settings(plan: &Plan) -> Result<(), SettingError> {
+        match plan.settings.get(COLOR) {
+            Some("red" | "blue") | None => Ok(()),
+            Some(_) => Err(SettingError::new(COLOR, "is no color", "write red or blue")),
+        }
+    }
 
     fn endpoint(&self, (): &()) -> Endpoint {
         Endpoint::new("store.example.com", 443)
@@ -120,7 +142,8 @@ impl Provisioner for Store {
     async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
         let created = self.call("create_bucket", |contents| {
             let uid = Some(call.record.claim.uid.clone());
-            contents.buckets.entry(call.bucket().to_owned()).or_insert(Bucket { uid, objects: Vec::new() });
+            let bucket = Bucket { uid, objects: Vec::new(), color: color(call.record) };
+            contents.buckets.entry(call.bucket().to_owned()).or_insert(bucket);
             contents.check(call.record)
         });
         created.await?.map_err(CreateError::Refused)
@@ -187,6 +210,11 @@ impl Provisioner for Store {
     async fn check(&self, call: &Call<'_, Self>, keys: &[&str]) -> Result<Checkup, StoreError> {
         let checked = self.call("check", |contents| {
             contents.check(call.record)?;
+            let is_refused = contents.refused.is_some() && contents.refused == color(call.record);
+            let bucket = contents.buckets.get_mut(call.bucket()).filter(|bucket| bucket.uid.is_some() && !is_refused);
+            if let Some(bucket) = bucket {
+                bucket.color = color(call.record);
+            }
             let Some(user) = contents.users.get_mut(call.user()) else {
                 return Ok(Checkup::default().with_keys_lost(true));
             };
@@ -196,7 +224,9 @@ impl Provisioner for Store {
             user.mode = call.record.plan.access.mode;
             let is_lost = keys.first().is_some_and(|key| !user.keys.contains_key(*key));
             let deleted: BTreeMap<String, Instant> = deleted;
-            Ok(Checkup::default().with_keys_lost(is_lost).with_deleted_keys(deleted.into_keys()))
+            let checkup = Checkup::default().with_keys_lost(is_lost).with_deleted_keys(deleted.into_keys());
+            let refusal = || StoreError::terminal(&DENIED, "the store does not accept the color");
+            Ok(if is_refused { checkup.with_problem(&refusal(), true) } else { checkup })
         });
         checked.await?
     }

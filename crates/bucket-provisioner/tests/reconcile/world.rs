@@ -65,7 +65,7 @@ impl World {
         world.api.create("storageclasses", "", class);
         {
             let mut contents = world.store.contents.lock();
-            let bucket = Bucket { uid: None, objects: vec!["theirs".to_owned()] };
+            let bucket = Bucket { uid: None, objects: vec!["theirs".to_owned()], color: None };
             contents.buckets.insert(EXISTING.to_owned(), bucket);
             let keys = BTreeMap::from([("theirs".to_owned(), tokio::time::Instant::now())]);
             contents
@@ -216,6 +216,17 @@ impl World {
         let user = contents.users.values().find(|user| uid == user.uid);
         user.is_some_and(|user| user.mode == AccessMode::ReadOnly)
             && state[wire::state::ACCESS_MODE] == "ReadOnly"
+            && state[wire::state::CHANGES].is_null()
+    }
+
+    /// Whether the claim's bucket is red, by the record, too.
+    pub fn is_red(&self) -> bool {
+        let record = self.record().unwrap_or_default();
+        let state = &record["spec"]["additionalState"];
+        let contents = self.store.contents.lock();
+        let mut buckets = contents.buckets.values().filter(|bucket| bucket.uid.is_some());
+        buckets.any(|bucket| bucket.color.as_deref() == Some("red"))
+            && state[format!("{}color", wire::state::CLAIM_SETTING)] == "red"
             && state[wire::state::CHANGES].is_null()
     }
 

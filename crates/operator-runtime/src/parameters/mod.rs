@@ -25,6 +25,13 @@ pub struct Parameter {
     pub is_required: bool,
 }
 
+impl Parameter {
+    /// One that can be left out.
+    pub fn new(name: impl Into<String>, default: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Self { name: name.into(), default: default.into(), meaning: meaning.into(), is_required: false }
+    }
+}
+
 /// The names of the fields of a struct, in their order.
 pub fn names_of<T: DeserializeOwned>() -> &'static [&'static str] {
     written::fields::<T>()

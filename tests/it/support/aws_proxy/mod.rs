@@ -197,6 +197,19 @@ fn form_field(body: &Bytes, name: &str) -> Option<String> {
     url::form_urlencoded::parse(body).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
+/// What of a bucket has an address of its own, and how its operations are called.
+const SUB_RESOURCES: [(&str, &str); 9] = [
+    ("tagging", "BucketTagging"),
+    ("abac", "BucketAbac"),
+    ("versioning", "BucketVersioning"),
+    ("encryption", "BucketEncryption"),
+    ("lifecycle", "BucketLifecycleConfiguration"),
+    ("ownershipControls", "BucketOwnershipControls"),
+    ("publicAccessBlock", "PublicAccessBlock"),
+    ("logging", "BucketLogging"),
+    ("policy", "BucketPolicy"),
+];
+
 fn operation(parts: &Parts, body: &Bytes) -> String {
     if let Some(action) = form_field(body, "Action") {
         return action;
@@ -204,12 +217,17 @@ fn operation(parts: &Parts, body: &Bytes) -> String {
     let key = parts.uri.path().trim_matches('/').contains('/');
     let query = parts.uri.query().unwrap_or_default();
     let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+    if let Some((_, sub_resource)) = SUB_RESOURCES.iter().find(|(name, _)| !key && has(name)) {
+        return match (parts.method.as_str(), *sub_resource) {
+            ("GET", sub_resource) => format!("Get{sub_resource}"),
+            ("DELETE", "BucketLifecycleConfiguration") => "DeleteBucketLifecycle".to_owned(),
+            ("DELETE", sub_resource) => format!("Delete{sub_resource}"),
+            (_, sub_resource) => format!("Put{sub_resource}"),
+        };
+    }
     let name = match (parts.method.as_str(), key) {
         ("GET", false) if parts.uri.path() == "/" => "ListBuckets",
-        ("PUT", false) if has("tagging") => "PutBucketTagging",
-        ("PUT", false) if has("abac") => "PutBucketAbac",
         ("PUT", false) => "CreateBucket",
-        ("GET", false) if has("tagging") => "GetBucketTagging",
         ("GET", false) if has("versions") => "ListObjectVersions",
         ("GET", false) if has("uploads") => "ListMultipartUploads",
         ("POST", true) if has("uploads") => "CreateMultipartUpload",
@@ -219,6 +237,7 @@ fn operation(parts: &Parts, body: &Bytes) -> String {
         ("POST", false) if has("delete") => "DeleteObjects",
         ("DELETE", false) => "DeleteBucket",
         ("DELETE", true) if has("uploadId") => "AbortMultipartUpload",
+        ("PUT", true) if has("partNumber") => "UploadPart",
         ("PUT", true) => "PutObject",
         ("GET", true) => "GetObject",
         ("DELETE", true) => "DeleteObject",

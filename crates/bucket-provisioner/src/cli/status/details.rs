@@ -1,5 +1,6 @@
 //! Reads the details of one claim.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -19,8 +20,8 @@ use crate::cli::{reasons, usage};
 use crate::decide::claim::Claim;
 use crate::decide::keys::KeyNotes;
 use crate::decide::record::Stored;
-use crate::decide::{codec, metadata, record, teardown};
-use crate::store::{Mode, Provisioner, Reason, Record, Usage};
+use crate::decide::{codec, metadata, record, settings, teardown};
+use crate::store::{Mode, Provisioner, Reason, Record, Settings, Usage};
 use operator_runtime::kubernetes::answers::status_code;
 
 /// Events that are shown, the latest.
@@ -83,6 +84,7 @@ pub(crate) struct RecordDetails {
     pub(crate) owner_role: Option<String>,
     pub(crate) access_mode: &'static str,
     pub(crate) prefix: Option<String>,
+    pub(crate) settings: BTreeMap<String, String>,
     /// The store has not applied the access yet.
     pub(crate) is_changing: bool,
     pub(crate) is_handed_over: bool,
@@ -180,11 +182,17 @@ fn recorded(stored: Stored) -> RecordDetails {
         owner_secret: plan.owner.secret.map(|secret| secret.to_string()),
         owner_role: plan.owner.role.map(|role| role.name),
         access_mode: plan.access.mode.as_str(),
+        settings: settings_of(&plan.settings),
         prefix: plan.access.prefix,
-        is_changing: plan.changes,
+        is_changing: plan.changes.any(),
         is_handed_over: credentials_published,
         former_claim_uids: former_uids,
     }
+}
+
+fn settings_of(settings: &Settings) -> BTreeMap<String, String> {
+    let all = settings.effective().into_iter();
+    all.map(|(key, value)| (key.to_owned(), settings::shown(value))).collect()
 }
 
 /// The meaning of the reason of a claim that is not ready, and the remedy.

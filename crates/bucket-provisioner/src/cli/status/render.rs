@@ -57,6 +57,10 @@ fn of_record(page: &mut Page, record: &RecordDetails) {
     let prefix = record.prefix.as_ref().map_or_else(String::new, |prefix| format!(", only {prefix}*"));
     let changing = if record.is_changing { ", not applied yet" } else { "" };
     page.line("Access", &format!("{}{prefix}{changing}", record.access_mode));
+    if !record.settings.is_empty() {
+        let settings: Vec<_> = record.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        page.line("Settings", &settings.join(", "));
+    }
     page.line("Region", &format!("{} at {}", record.region, record.host));
     page.some("Account", record.account.as_deref());
     page.line("User", record.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials"));

@@ -16,7 +16,7 @@ use crate::decide::release::{Release as RealRelease, Retained, Schedule, UndoReq
 use crate::decide::request::Labels;
 use crate::error::{CannotUndo, RecordProblem};
 use crate::store::{
-    Access, AccessMode, AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, ClaimId, Content,
+    Access, AccessMode, AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Changes, ClaimId, Content,
     CreateError, Endpoint, Failure, FailureClass, Mode, Plan, Provisioner, ReclaimPolicy, Request,
 };
 
@@ -148,7 +148,8 @@ pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate
     let claim = ClaimId { uid: record.uid.to_string(), ..planned.claim.clone() };
     let mode = if record.limited { AccessMode::ReadOnly } else { AccessMode::ReadWrite };
     let access = Access { mode, ..planned.plan.access.clone() };
-    let plan = Plan { access, changes: record.changes, ..planned.plan.clone() };
+    let changes = Changes { access: record.changes, ..Changes::default() };
+    let plan = Plan { access, changes, ..planned.plan.clone() };
     crate::store::Record { claim, credentials_published: record.credentials_published, plan, ..planned }
 }
 

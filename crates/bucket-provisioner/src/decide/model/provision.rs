@@ -62,7 +62,7 @@ impl Work {
             Step::AddFinalizer => self.add_finalizer(world, memory)?,
             Step::Record => self.write_record(world, memory)?,
             Step::Adopt => self.take_record_over(world, memory)?,
-            Step::ChangeAccess => {
+            Step::RecordEdit => {
                 let limited = self.claim.limited;
                 self.change_record(world, |record| (record.limited, record.changes) = (limited, true))?;
                 self.upkeep = steps::upkeep_left(Upkeep::Check, &self.keys);

@@ -182,7 +182,7 @@ impl Work {
         let record = self.record_so_far();
         let is_bound = self.record.is_some_and(|record| record.credentials_published || record.status_is_bound);
         ProvisionState {
-            access_differs: is_bound && record.limited != self.claim.limited,
+            edited: is_bound && record.limited != self.claim.limited,
             finalizer_cached: self.claim.finalizer,
             recorded: self.record.is_some(),
             credentials_published: is_bound,

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::wire;
-use crate::decide::access;
 use crate::decide::claim::{self, Claim};
+use crate::decide::edit::{self, Edit};
 use crate::decide::keys::KeyNotes;
 use crate::decide::output_data::{self, PreviousOwner};
 use crate::decide::plan::RecordState;
@@ -20,7 +20,7 @@ use crate::objects::{claims, crds};
 use crate::reconcile::owner::{self, Owner};
 use crate::reconcile::takeover;
 use crate::state::context::Context;
-use crate::store::{AccessMode, AppCredentials, Provisioner, Record};
+use crate::store::{AppCredentials, Provisioner, Record};
 
 pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) ctx: &'a Context<P>,
@@ -41,6 +41,8 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) writable: bool,
     /// The account in which the recorded bucket and user were seen.
     pub(super) seen_in_account: Option<String>,
+    /// What an edit of settings changes, for an event when the store has applied it.
+    pub(super) edit_note: Option<String>,
 }
 
 impl<'a, P: Provisioner> Attempt<'a, P> {
@@ -99,6 +101,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             continues: false,
             writable: false,
             seen_in_account: None,
+            edit_note: None,
         }
     }
 
@@ -157,17 +160,17 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             record_status_is_bound: stored.is_some_and(|stored| stored.status_is_bound),
             adopting: stored.map_or(is_predecessors, Stored::is_being_adopted),
             mode: self.record_state.record().plan.mode,
-            access_differs: stored.is_some_and(|stored| self.access_change(stored).is_some()),
+            edited: stored.is_some_and(|stored| self.edit(stored).is_some()),
             keys: self.keys.location(),
             progress: self.progress,
             upkeep: self.upkeep,
         }
     }
 
-    /// What the keys of a bound claim should be able to do, if it is not what is recorded.
-    pub(super) fn access_change(&self, stored: &Stored) -> Option<AccessMode> {
-        let spec = self.claim.spec().ok().filter(|_| stored.bound() && stored.by_us())?;
-        access::change(spec, &stored.record, P::CAPABILITIES)
+    /// What a bound claim asks for that is not recorded.
+    pub(super) fn edit(&self, stored: &Stored) -> Option<Edit> {
+        let is_applied = stored.bound() && stored.by_us();
+        edit::of(&self.claim, &stored.record, self.ctx.rules).filter(|_| is_applied)
     }
 
     /// Whether the record holds everything that is known. Records of the Go provisioner are not changed.

@@ -64,9 +64,12 @@ enum Start<'a, P: Provisioner> {
 /// came.
 async fn begin<'a, P: Provisioner>(
     ctx: &'a Context<P>,
-    claim: Claim,
+    mut claim: Claim,
     class: &ClassLookup,
 ) -> Result<Start<'a, P>, Error> {
+    if claim.is_abridged(ctx.rules.has) {
+        claims::refresh_settings(ctx, &mut claim).await?;
+    }
     let complete =
         |stored| legacy::complete(ctx.provisioner.as_ref(), &ctx.options.provisioner_name, class, &claim, stored);
     let labels = namespaces::labels(ctx, &claim, class).await?;
@@ -117,12 +120,12 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             ProvisionStep::Record => self.write_record().await?,
             ProvisionStep::Adopt => return self.take_record_over().await,
-            ProvisionStep::ChangeAccess => {
-                let wait = self.ctx.memory.get(&self.claim.id, |m| m.upkeep.access_change_in());
+            ProvisionStep::RecordEdit => {
+                let wait = self.ctx.memory.get(&self.claim.id, |m| m.upkeep.edit_in());
                 if !wait.is_zero() {
                     return Ok(Some(Next::After(self.defer(wait))));
                 }
-                self.change_access().await?;
+                self.record_edit().await?;
             }
             ProvisionStep::Execute(verb) => {
                 if let Some(wait) = self.wait_before_replacement() {
@@ -264,6 +267,13 @@ impl<P: Provisioner> Attempt<'_, P> {
     fn succeeded(&self) -> Next {
         let memory = &self.ctx.memory;
         memory.get(&self.claim.id, ClaimMemory::succeeded);
+        if let Ok(stored) = self.stored()
+            && self.claim.generation.is_some()
+            && self.claim.has_whole_settings()
+            && self.edit(stored).is_none()
+        {
+            memory.entry(&self.claim.id, |m| m.upkeep.settled(in_sync::settled(&self.claim, stored)));
+        }
         // From now on, only another value of the annotation is a new request.
         memory.entry(&self.claim.id, |m| m.upkeep.take_retry_request(self.claim.retry_request.as_deref()));
         Next::Done

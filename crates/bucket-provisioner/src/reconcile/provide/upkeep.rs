@@ -13,13 +13,13 @@ use crate::decide::keys;
 use crate::decide::record::Stored;
 use crate::decide::report::Severity;
 use crate::decide::steps::{self, Keys, Upkeep};
-use crate::decide::{claim, output_data, upkeep};
+use crate::decide::{claim, edit, output_data, upkeep};
 use crate::error::Error;
 use crate::objects::{claims, events, records};
 use crate::reasons;
 use crate::reconcile::in_sync;
 use crate::reconcile::next::Next;
-use crate::store::{Checkup, Failure as _, FailureClass, Provisioner};
+use crate::store::{Changes, Checkup, Failure as _, FailureClass, Problem, Provisioner, Record};
 
 impl<P: Provisioner> Attempt<'_, P> {
     /// The upkeep that is due in this attempt.
@@ -58,31 +58,45 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(None)
     }
 
-    /// Records other access, and has the store apply it.
-    pub(super) async fn change_access(&mut self) -> Result<(), Error> {
+    /// Records an edit, and has the store apply it.
+    pub(super) async fn record_edit(&mut self) -> Result<(), Error> {
         let ctx = self.ctx;
-        let mut record = self.stored()?.record.clone();
-        if self.access_change(self.stored()?).is_some_and(|mode| !record.plan.access.mode.includes(mode)) {
-            // The cache may show the claim as it was before its access was limited.
-            claims::refresh_settings(ctx, &mut self.claim).await?;
-        }
-        let Some(mode) = self.access_change(self.stored()?) else { return Ok(()) };
-        (record.plan.access.mode, record.plan.changes) = (mode, true);
-        records::change_access(ctx, self.stored_mut()?, record).await?;
-        ctx.memory.entry(&self.claim.id, |m| m.upkeep.access_changed());
+        // The cache may show the claim as it was before, with wider access, or with objects that expire earlier.
+        claims::refresh_settings(ctx, &mut self.claim).await?;
+        let stored = self.stored()?;
+        let Some(edit) = self.edit(stored) else { return Ok(()) };
+        let note = edit.note(&stored.record.plan);
+        let record = Record { plan: edit.applied(&stored.record.plan), ..stored.record.clone() };
+        records::record_edit(ctx, self.stored_mut()?, record).await?;
+        self.edit_note = note;
+        ctx.memory.entry(&self.claim.id, |m| m.upkeep.edited());
         self.upkeep = steps::upkeep_left(Upkeep::Check, &self.keys);
         Ok(())
     }
 
-    /// Notes that the store has applied a change of the access.
-    async fn access_changed(&mut self) -> Result<(), Error> {
-        let (ctx, stored) = (self.ctx, self.stored_mut()?);
+    /// Notes that the store has applied what was edited; settings only if they had no problem.
+    async fn note_applied(&mut self, kept: Vec<String>, has_problem: bool) -> Result<(), Error> {
+        let (ctx, note) = (self.ctx, self.edit_note.take());
+        let stored = self.stored_mut()?;
         let mut record = stored.record.clone();
-        record.plan.changes = false;
-        let note = format!("the access mode of the claim's keys is now {}", record.plan.access.mode);
-        records::change_access(ctx, stored, record).await?;
-        tracing::info!(reason = reasons::ACCESS_CHANGED, "{note}");
-        events::event(ctx, &self.claim.id, Severity::Normal, reasons::ACCESS_CHANGED, &note).await;
+        let changes = record.plan.changes;
+        let settings = changes.settings && !has_problem;
+        record.plan.changes = Changes { access: false, settings: changes.settings && has_problem };
+        if settings {
+            record.plan.settings.released.clear();
+        }
+        if record.plan.changes == changes {
+            return Ok(());
+        }
+        let access = format!("the access mode of the claim's keys is now {}", record.plan.access.mode);
+        let note = note.unwrap_or_else(|| edit::applied(&record.plan.settings));
+        records::record_edit(ctx, stored, record).await?;
+        let notes = [(changes.access, reasons::ACCESS_CHANGED, access), (settings, reasons::SETTINGS_APPLIED, note)];
+        let kept = kept.into_iter().map(|note| (settings, reasons::SETTING_RELEASED, note));
+        for (_, reason, note) in notes.into_iter().chain(kept).filter(|(is_done, ..)| *is_done) {
+            tracing::info!(reason, "{note}");
+            events::event(ctx, &self.claim.id, Severity::Normal, reason, &note).await;
+        }
         Ok(())
     }
 
@@ -133,10 +147,12 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn take_checkup(&mut self, checkup: Checkup) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, self.claim.id.clone());
         self.seen_in_account = self.owner().await?.account.clone().filter(|_| !checkup.keys_lost);
-        ctx.memory.entry(&id, |m| m.upkeep.succeeded());
+        if checkup.problem.is_none() {
+            ctx.memory.entry(&id, |m| m.upkeep.succeeded());
+        }
         ctx.memory.entry(&id, |m| m.upkeep.checked(ctx.options.resync));
         let metrics = &ctx.options.observer.metrics().upkeep;
-        metrics.checked("done");
+        metrics.checked(if checkup.problem.is_none() { "done" } else { "failed" });
         let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());
         let (expected, foreign): (Vec<_>, Vec<_>) =
             checkup.deleted_keys.iter().partition(|id| Some(id.as_str()) == retired);
@@ -155,11 +171,15 @@ impl<P: Provisioner> Attempt<'_, P> {
             tracing::warn!(reason = reasons::REPAIRED, "{note}");
             events::event(ctx, &id, Severity::Warning, reasons::REPAIRED, &note).await;
         }
-        if self.stored()?.record.plan.changes && !checkup.keys_lost {
-            self.access_changed().await?;
+        if let Some(problem) = &checkup.problem {
+            self.report_problem(problem).await?;
+        }
+        if self.stored()?.record.plan.changes.any() && !checkup.keys_lost {
+            let is_refused = checkup.problem.is_some_and(|problem| problem.is_about_change);
+            self.note_applied(checkup.kept, is_refused).await?;
         }
         if checkup.keys_lost {
-            if self.stored()?.record.plan.changes {
+            if self.stored()?.record.plan.changes.any() {
                 ctx.memory.entry(&id, |m| m.upkeep.in_progress(Upkeep::Check));
             }
             self.upkeep = Upkeep::Nothing;
@@ -180,18 +200,28 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
     }
 
+    /// Reports a setting that could not be checked or applied, although the rest could.
+    async fn report_problem(&self, problem: &Problem) -> Result<(), Error> {
+        let is_pending = self.stored()?.record.plan.changes.settings && problem.is_about_change;
+        let what =
+            if is_pending { unapplied(Changes::SETTINGS) } else { "a setting of the bucket could not be checked" };
+        let note = format!("{what}; retrying: {}", problem.message);
+        self.upkeep_failed(reasons::CHECK_FAILED, &note, problem.class).await;
+        if !is_pending {
+            self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.wait_for_next());
+        }
+        Ok(())
+    }
+
     /// The check failed, or the store is still working on it.
     async fn check_stopped(&mut self, error: Error) -> Result<Option<Duration>, Error> {
         let (ctx, id) = (self.ctx, &self.claim.id);
-        let what = match self.stored()?.record.plan.changes {
-            true => "the new access mode of the claim's keys could not be applied",
-            false => "bucket and user could not be checked",
-        };
+        let what = unapplied(self.stored()?.record.plan.changes);
         let failed = self.upkeep_stopped(self.upkeep, reasons::CHECK_FAILED, what, &error).await;
         if failed {
             ctx.options.observer.metrics().upkeep.checked("failed");
         }
-        let is_pending = self.stored()?.is_being_adopted() || self.stored()?.record.plan.changes;
+        let is_pending = self.stored()?.is_being_adopted() || self.stored()?.record.plan.changes.any();
         if failed && self.upkeep == Upkeep::Check && !is_pending {
             // If a permission is missing, all claims fail: they report it once, not every five minutes.
             ctx.memory.entry(id, |m| m.upkeep.wait_for_next());
@@ -252,5 +282,17 @@ impl<P: Provisioner> Attempt<'_, P> {
         if self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.failed(class, note)) {
             events::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
         }
+    }
+}
+
+/// What a check that failed has not done.
+fn unapplied(changes: Changes) -> &'static str {
+    match changes {
+        Changes { settings: true, access: false } => "the new settings of the bucket could not be applied",
+        Changes { settings: false, access: true } => "the new access mode of the claim's keys could not be applied",
+        Changes { settings: true, access: true } => {
+            "the new access mode of the claim's keys and the new settings of the bucket could not be applied"
+        }
+        Changes { settings: false, access: false } => "bucket and user could not be checked",
     }
 }

@@ -27,7 +27,9 @@ pub(crate) struct UpkeepTimes {
     last_note: Option<u64>,
     replacements: BurstLimiter,
     repairs: BurstLimiter,
-    access_changes: BurstLimiter,
+    edits: BurstLimiter,
+    /// The claim and the record whose settings were compared, because the cache does not have them whole, as a hash.
+    settled: Option<u64>,
     key_searches: BurstLimiter,
     /// The last answered request for another attempt, as a hash.
     retried: Option<u64>,
@@ -134,13 +136,22 @@ impl UpkeepTimes {
     }
 
     /// Other access was recorded.
-    pub(crate) fn access_changed(&mut self) {
-        self.access_changes.note();
+    pub(crate) fn edited(&mut self) {
+        self.edits.note();
+    }
+
+    /// Whether settings that the cache does not have whole were compared: nothing is left to be applied.
+    pub(crate) fn is_settled(&self, settings: u64) -> bool {
+        self.settled == Some(settings)
+    }
+
+    pub(crate) fn settled(&mut self, settings: u64) {
+        self.settled = Some(settings);
     }
 
     /// How long it must not be changed again.
-    pub(crate) fn access_change_in(&self) -> Duration {
-        self.access_changes.wait()
+    pub(crate) fn edit_in(&self) -> Duration {
+        self.edits.wait()
     }
 
     /// The store is asked to delete unused keys. That it is asked again while it works does not count.

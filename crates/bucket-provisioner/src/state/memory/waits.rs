@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::decide::access;
 use crate::decide::backoff;
 use crate::decide::claim::{self, Claim};
 use crate::store::{FailureClass, SecretRef};
@@ -17,8 +16,8 @@ pub(crate) fn inputs(claim: &Claim) -> Inputs {
     let bucket = spec.and_then(|spec| claim::wanted(spec, &claim.id.uid).ok());
     let record = spec.map(|spec| &spec.object_bucket_name);
     let requests = (&claim.retry_request, &claim.rotate_request);
-    let access_mode = spec.and_then(|spec| spec.additional_config.as_ref()?.get(access::ACCESS_MODE));
-    Inputs::of(&(class, bucket, record, access_mode, claim.deleting, &claim.undo_request), &requests)
+    let settings = spec.and_then(|spec| spec.additional_config.as_ref());
+    Inputs::of(&(class, bucket, record, settings, claim.deleting, &claim.undo_request), &requests)
 }
 
 /// The provisioning Secret that an attempt depends on.

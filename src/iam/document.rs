@@ -1,0 +1,15 @@
+//! Policy documents as stores give them back.
+
+use serde_json::Value;
+
+/// A list of one element means the same as the element, and some stores return one for the other.
+pub(crate) fn without_lists_of_one(value: Value) -> Value {
+    match value {
+        Value::Array(mut values) if values.len() == 1 => values.pop().map_or(Value::Null, without_lists_of_one),
+        Value::Array(values) => values.into_iter().map(without_lists_of_one).collect(),
+        Value::Object(entries) => {
+            Value::Object(entries.into_iter().map(|(key, value)| (key, without_lists_of_one(value))).collect())
+        }
+        value => value,
+    }
+}

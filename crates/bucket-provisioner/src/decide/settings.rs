@@ -28,8 +28,6 @@ impl Rules {
 
 /// Most settings of a claim. A tenant can write thousands.
 pub(crate) const MOST: usize = 64;
-/// Longest key, in bytes. A tag's has up to 128 characters.
-const LONGEST_KEY: usize = 640;
 /// Longest value that is cached, and that messages repeat.
 const SHOWN: usize = 64;
 /// Begins what is cached of a longer one.
@@ -49,9 +47,9 @@ pub(crate) fn is_abridged(config: &Config, has: Capabilities) -> bool {
     config.values().any(|value| value.len() > SHOWN) || config.keys().filter(|key| is_known(key, has)).count() > MOST
 }
 
-/// Whether a key is a setting, and not so long that it cannot be one.
+/// Whether a key is a setting.
 pub(crate) fn is_known(key: &str, has: Capabilities) -> bool {
-    has.access_modes && key == ACCESS_MODE || key.len() <= LONGEST_KEY && has.setting(key).is_some()
+    has.access_modes && key == ACCESS_MODE || has.setting(key).is_some()
 }
 
 /// What the cache keeps of an unknown key, and what messages repeat of any.
@@ -103,7 +101,7 @@ enum Why {
 }
 
 fn refused(key: &str, value: &str, already: usize, may_set: &MaySet, has: Capabilities) -> Verdict {
-    Verdict::Refused(match has.setting(key).filter(|_| key.len() <= LONGEST_KEY) {
+    Verdict::Refused(match has.setting(key) {
         None if may_set.is_empty() => return Verdict::Ignored,
         None => Why::Unknown,
         Some(setting) if !setting.is_of_claims => Why::OfAdmins,
@@ -216,6 +214,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::decide::testing::record;
+    use crate::store::capabilities::LONGEST_KEY;
     use crate::store::{CommonParameters, NameRules, Setting};
 
     const SETTINGS: &[Setting] =

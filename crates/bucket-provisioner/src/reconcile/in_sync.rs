@@ -22,18 +22,19 @@ use operator_runtime::engine::hash;
 pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
-    let is_edited = stored.by_us() && edit::of(claim, &stored.record, ctx.rules).is_some();
-    let is_settled =
-        claim.is_abridged(ctx.rules.has) && ctx.memory.get(&claim.id, |m| m.upkeep.is_settled(settled(claim, &stored)));
     let is_in_sync = !claim.deleting
         && claim.finalizer
         && stored.status_is_bound
         && !ctx.caches.records.lacks_claim_ref(&stored)
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
-        && ctx.caches.outputs_are_up_to_date(&stored.record)
-        && (!is_edited || is_settled);
+        && ctx.caches.outputs_are_up_to_date(&stored.record);
     if !is_in_sync {
+        return None;
+    }
+    let is_settled =
+        claim.is_abridged(ctx.rules.has) && ctx.memory.get(&claim.id, |m| m.upkeep.is_settled(settled(claim, &stored)));
+    if !is_settled && stored.by_us() && edit::of(claim, &stored.record, ctx.rules).is_some() {
         return None;
     }
     let notes = ctx.caches.key_notes(&claim.id).clamp(Some(&stored.record.plan), Timestamp::now());

@@ -2,6 +2,9 @@
 
 use super::settings::Setting;
 
+/// Longest key of a setting, in bytes. A tag's has up to 128 characters.
+pub(crate) const LONGEST_KEY: usize = 640;
+
 /// What a store can do beyond creating buckets and issuing keys. Class parameters that need more are refused by name, and so
 /// are settings of claims.
 ///
@@ -60,8 +63,8 @@ impl Capabilities {
         Self { settings, ..self }
     }
 
-    /// The setting that has this key.
+    /// The setting that has this key; none has one that is longer.
     pub(crate) fn setting(&self, key: &str) -> Option<&'static Setting> {
-        self.settings.iter().find(|setting| setting.has(key))
+        self.settings.iter().find(|setting| key.len() <= LONGEST_KEY && setting.has(key))
     }
 }

@@ -201,7 +201,7 @@
 
 pub(crate) mod access;
 pub(crate) mod call;
-mod capabilities;
+pub(crate) mod capabilities;
 mod changes;
 pub(crate) mod common;
 pub(crate) mod compose;

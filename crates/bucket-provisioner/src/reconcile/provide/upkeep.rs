@@ -62,7 +62,9 @@ impl<P: Provisioner> Attempt<'_, P> {
     pub(super) async fn record_edit(&mut self) -> Result<(), Error> {
         let ctx = self.ctx;
         // The cache may show the claim as it was before, with wider access, or with objects that expire earlier.
-        claims::refresh_settings(ctx, &mut self.claim).await?;
+        if !self.claim.has_whole_settings() {
+            claims::refresh_settings(ctx, &mut self.claim).await?;
+        }
         let stored = self.stored()?;
         let Some(edit) = self.edit(stored) else { return Ok(()) };
         let note = edit.note(&stored.record.plan);

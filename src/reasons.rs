@@ -15,8 +15,8 @@ bucket_provisioner::reasons! {
         PREFIX_TOO_LONG = "PrefixTooLong": "with the class's `prefix`, the policy of the claim's user would be longer than IAM allows", "shorten the prefix, in a new class; or the name of the claim, if the prefix contains it";
         BUCKET_MISSING = "BucketMissing": "the bucket that the class names does not exist", "create it, or correct the class";
         BUCKET_CLAIMED = "BucketClaimed": "the bucket that a brownfield class names was created for another claim", "name another bucket; or set `allowClaimedBucket: \"yes\"` if that is meant";
-        BUCKET_GONE = "BucketGone": "somebody deleted the bucket that was created for the claim; it is not recreated without its content", "delete the claim and create a new one";
-        OWNERSHIP_LOST = "OwnershipLost": "the bucket that was created for the claim no longer has its tags; or the ObjectBucket names a bucket that is older than the claim", "follow the message; without the tags a bucket stays when the claim is deleted";
+        BUCKET_GONE = "BucketGone": "somebody deleted the bucket that was created for the claim, or for that whose bucket it shares; it is not recreated without its content", "delete the claim and create a new one";
+        OWNERSHIP_LOST = "OwnershipLost": "the bucket that was created for the claim, or for that whose bucket it shares, no longer has its tags; or the ObjectBucket names a bucket that is older than the claim", "follow the message; without the tags a bucket stays when the claim is deleted";
         WRONG_REGION = "WrongRegion": "the bucket is in another region", "use a class for that region";
     }
     Store {

@@ -29,7 +29,7 @@ impl Mark {
     }
 
     pub(crate) fn names(&self, record: &Record) -> bool {
-        record.names_uid(&self.uid)
+        record.bucket_uids().contains(&self.uid.as_str())
     }
 
     /// Whether it equals a new mark. A record that was adopted has another claim and cluster.

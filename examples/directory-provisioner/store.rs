@@ -150,6 +150,18 @@ impl Store {
         let is_mine = mark.as_ref().is_some_and(|mark| mark.names(record));
         let is_there = self.directory(record).try_exists().map_err(failed)?;
         let lost = |reason, problem: &str| StoreError::lost(reason, format!("directory {name:?}, {problem}"));
+        if let Some(from) = &record.plan.shared_from {
+            return match is_mine && is_there {
+                true => Ok(()),
+                false => Err(lost(
+                    &GONE,
+                    &format!(
+                        "which this claim shares with claim {:?}, no longer exists or has lost its mark",
+                        from.name
+                    ),
+                )),
+            };
+        }
         match record.plan.mode {
             Mode::Granted if mark.is_some() && !is_mine => {
                 let message = format!(
@@ -241,7 +253,7 @@ impl Provisioner for Directories {
     type Owner = ();
     type Error = StoreError;
 
-    const CAPABILITIES: Capabilities = Capabilities::NONE.with_rotation().with_access_modes();
+    const CAPABILITIES: Capabilities = Capabilities::NONE.with_rotation().with_access_modes().with_shared_buckets();
     const REASONS: &'static [&'static Reason] = &[&TAKEN, &CLAIMED, &MISSING, &GONE, &NOT_PREPARED, &FAILED];
 
     /// The server runs while this process works.

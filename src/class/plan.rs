@@ -121,6 +121,7 @@ pub(crate) mod tests {
                 ),
                 released: {},
             },
+            shared_from: None,
             changes: Changes {
                 access: false,
                 settings: false,

@@ -196,9 +196,14 @@ impl<'a> Target<'a> {
         &self.record.plan.bucket
     }
 
+    /// Whether the bucket was created neither for this claim nor for another one that shares it.
+    pub(crate) fn existed_before(&self) -> bool {
+        self.record.plan.mode == Mode::Granted && self.record.plan.shared_from.is_none()
+    }
+
     /// The account that must own the bucket. `None` for a bucket that existed before: it may be in any account.
     pub(crate) fn bucket_account(&self) -> Option<&'a str> {
-        self.record.account.as_deref().filter(|_| self.record.plan.mode == Mode::Created)
+        self.record.account.as_deref().filter(|_| !self.existed_before())
     }
 
     /// The bucket as calls name it.

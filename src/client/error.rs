@@ -109,6 +109,16 @@ pub enum Error {
         "bucket {bucket:?}, which was created for this claim, no longer exists. It is not recreated, because its content is lost: delete the claim and create a new one"
     )]
     BucketGone { bucket: String },
+    /// The bucket of another claim was deleted.
+    #[error(
+        "bucket {bucket:?} of ObjectBucketClaim {claim:?}, which this claim shares, no longer exists: delete both claims, and create new ones"
+    )]
+    SharedBucketGone { bucket: String, claim: String },
+    /// Nothing proves any longer that the bucket is that of the other claim.
+    #[error(
+        "bucket {bucket:?}, which this claim shares with ObjectBucketClaim {claim:?}, no longer has the tag objectbucket.io/claim-uid of that claim: see the status of that claim"
+    )]
+    SharedBucketLost { bucket: String, claim: String },
     /// Nothing proves any longer that the bucket is the claim's.
     #[error(
         "bucket {bucket:?}, which was created for this claim, no longer has the tag objectbucket.io/claim-uid={uid} of this claim: an admin may restore the tag if the bucket is still the one that was created for this claim; without it, the bucket stays when the claim is deleted"

@@ -74,8 +74,10 @@ impl Error {
             Self::BucketMissing { .. } => (reasons::BUCKET_MISSING, Terminal),
             Self::BucketClaimed { .. } => (reasons::BUCKET_CLAIMED, Terminal),
             Self::AccessStillWorks { .. } => (reasons::ACCESS_STILL_WORKS, Retryable),
-            Self::BucketGone { .. } => (reasons::BUCKET_GONE, Terminal),
-            Self::OwnershipLost { .. } | Self::NotTheClaims { .. } => (reasons::OWNERSHIP_LOST, Terminal),
+            Self::BucketGone { .. } | Self::SharedBucketGone { .. } => (reasons::BUCKET_GONE, Terminal),
+            Self::OwnershipLost { .. } | Self::SharedBucketLost { .. } | Self::NotTheClaims { .. } => {
+                (reasons::OWNERSHIP_LOST, Terminal)
+            }
             Self::BucketNotFound { .. } => (reasons::BUCKET_NOT_FOUND, Retryable),
             Self::TagsNotKept { .. } => (reasons::TAGS_NOT_KEPT, Terminal),
             Self::UserTaken { .. } => (reasons::USER_TAKEN, Terminal),
@@ -104,6 +106,8 @@ impl Failure for Error {
             self.cause(),
             Self::BucketMissing { .. }
                 | Self::BucketGone { .. }
+                | Self::SharedBucketGone { .. }
+                | Self::SharedBucketLost { .. }
                 | Self::OwnershipLost { .. }
                 | Self::NotTheClaims { .. }
         )

@@ -265,9 +265,21 @@ mod tests {
 
     use super::*;
     use crate::testing::{at_foreign_iam, granted, named, planned_as, record, without_account};
+    use bucket_provisioner::store::SharedFrom;
 
     fn written(record: &Record) -> String {
         of(&Target::of(record, &Environment::default()))
+    }
+
+    #[test]
+    fn a_shared_bucket_is_that_of_the_account() {
+        let mut shared = granted();
+        shared.account = Some("123456789012".into());
+        assert!(!written(&shared).contains("123456789012"), "one that existed before may be in any account");
+        shared.plan.shared_from = Some(SharedFrom::new("loader", ["1".to_owned()]));
+        let document = written(&shared);
+        assert!(document.contains("aws:ResourceAccount") && document.contains("123456789012"), "{document}");
+        assert!(!document.contains("s3:DeleteObjectVersion"), "versions are those of the other claim");
     }
 
     #[test]

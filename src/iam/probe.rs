@@ -12,7 +12,7 @@ use crate::client::call::{Call, CallError, Identity, Operation, Resource, observ
 use crate::client::clients::AppClients;
 use crate::client::error::Error;
 use crate::s3::settings;
-use bucket_provisioner::store::{Mode, Probe};
+use bucket_provisioner::store::Probe;
 
 /// With the claim's uid behind it, and its prefix before it, the key of an object that does not exist.
 pub(crate) const NO_SUCH_KEY: &str = ".aws-s3-provisioner/tries-whether-keys-work/";
@@ -44,7 +44,7 @@ async fn reads(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
         // The object does not exist. Keys that cannot list the bucket would get 403 instead.
         Err(error) if error.status() == 404 && error.code() != "NoSuchBucket" => Ok(()),
         // The key is known. A bucket that existed before can have a policy that allows only writing.
-        Err(error) if target.record.plan.mode == Mode::Granted && error.code() == "AccessDenied" => Ok(()),
+        Err(error) if target.existed_before() && error.code() == "AccessDenied" => Ok(()),
         answer => answer.map(drop),
     };
     let probe = both(outcome(target, listed)?, outcome(target, read)?)?;
@@ -72,7 +72,7 @@ async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
     let begin = app.s3.create_multipart_upload().bucket(bucket.name).key(key(target));
     let begin = begin.set_expected_bucket_owner(bucket.account());
     // A bucket that existed before may encrypt otherwise if the app does not name the key.
-    let named = settings::kms_key(&target.record.plan).filter(|_| target.record.plan.mode == Mode::Granted);
+    let named = settings::kms_key(&target.record.plan).filter(|_| target.existed_before());
     let begin = begin.set_server_side_encryption(named.map(|_| ServerSideEncryption::AwsKms));
     let begin = begin.set_ssekms_key_id(named.map(str::to_owned)).send();
     let begun = observe(&app.observer, call(target, Operation::CreateMultipartUpload), begin).await;
@@ -91,7 +91,7 @@ async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
             return Err(Error::KeyUnusable { code });
         }
     }
-    if target.record.plan.mode == Mode::Granted && begun.as_ref().is_err_and(|error| error.code() == "AccessDenied") {
+    if target.existed_before() && begun.as_ref().is_err_and(|error| error.code() == "AccessDenied") {
         // A bucket that existed before can have a policy that demands more, such as a header.
         let located =
             app.s3.get_bucket_location().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).send();

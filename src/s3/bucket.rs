@@ -21,8 +21,8 @@ use crate::client::error::Error;
 use crate::client::store::Store;
 use crate::s3::tags::{self, Ownership, Tags, ownership};
 use crate::s3::{settings, tagging};
-use bucket_provisioner::store::Mode;
 use bucket_provisioner::store::names::is_generated_for;
+use bucket_provisioner::store::{Mode, SharedFrom};
 
 /// The region in which CreateBucket answers 200 for a bucket that the caller already owns.
 pub(crate) const US_EAST_1: &str = "us-east-1";
@@ -43,7 +43,7 @@ pub(crate) enum NameKind {
 
 impl NameKind {
     pub(crate) fn of(target: &Target<'_>) -> Self {
-        let generated = target.record.uids().any(|uid| is_generated_for(target.bucket(), uid));
+        let generated = target.record.bucket_uids().into_iter().any(|uid| is_generated_for(target.bucket(), uid));
         let only_ours = target.bucket_account().is_some() || target.endpoints.s3_is_foreign();
         if generated && only_ours { Self::Generated } else { Self::Chosen }
     }
@@ -58,6 +58,9 @@ pub(crate) fn answer_is_ambiguous(target: &Target<'_>) -> bool {
 /// the right one. Writes only the missing tags of a bucket that was created for the claim. Returns a sentence about
 /// what had been lost.
 pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Option<String>, Error> {
+    if let Some(from) = &target.record.plan.shared_from {
+        return is_creators(store, target, from).await.map(|()| None);
+    }
     match target.record.plan.mode {
         Mode::Granted if target.record.credentials_published || target.claimed_bucket == ClaimedBucket::Allowed => {
             exists(store, target).await.map(|()| None)
@@ -90,16 +93,35 @@ async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
     }
 }
 
+/// Somebody else may have taken the name of a bucket that was created for another claim.
+async fn is_creators(store: &Store, target: &Target<'_>, from: &SharedFrom) -> Result<(), Error> {
+    let found = tags_of(store, target).await?;
+    let is_creators = match tags::value(&found, tags::CLAIM_UID) {
+        Some(uid) => target.record.bucket_uids().contains(&uid),
+        None => NameKind::of(target) == NameKind::Generated,
+    };
+    if is_creators {
+        return Ok(());
+    }
+    let lost = Error::SharedBucketLost { bucket: target.bucket().to_owned(), claim: from.name.clone() };
+    Err(lost.without_side_effects())
+}
+
+/// The tags of a bucket that was created for this claim, or for another one.
+async fn tags_of(store: &Store, target: &Target<'_>) -> Result<Tags, Error> {
+    match tagging::read(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error)) {
+        // Either a permission is missing, or the bucket is in another account.
+        Err(error) if error.is_denied() && is_in_account(store, target.bucket()).await? == Some(false) => {
+            Err(gone(target).without_side_effects())
+        }
+        found => found,
+    }
+}
+
 /// Somebody else may have taken the name of a bucket that was created for the claim.
 async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Option<String>, Error> {
     let bucket = target.bucket();
-    let found = match tagging::read(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error)) {
-        // Either a permission is missing, or the bucket is in another account.
-        Err(error) if error.is_denied() && is_in_account(store, bucket).await? == Some(false) => {
-            return Err(Error::BucketGone { bucket: bucket.to_owned() }.without_side_effects());
-        }
-        found => found?,
-    };
+    let found = tags_of(store, target).await?;
     let (ownership, name) = (ownership(&found, target.record), NameKind::of(target));
     if !ownership.is_proven() && (name == NameKind::Chosen || matches!(ownership, Ownership::OtherClaim)) {
         let (bucket, uid) = (bucket.to_owned(), target.record.claim.uid.clone());
@@ -138,13 +160,19 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
 /// The error about a bucket that should exist.
 pub(crate) fn not_usable(target: &Target<'_>, error: impl Into<Error>) -> Error {
     match error.into() {
-        Error::BucketNotFound { bucket, .. } => match target.record.plan.mode {
-            Mode::Granted => Error::BucketMissing { bucket },
-            Mode::Created => Error::BucketGone { bucket },
-        },
+        Error::BucketNotFound { .. } => gone(target),
         error => error,
     }
     .without_side_effects()
+}
+
+fn gone(target: &Target<'_>) -> Error {
+    let bucket = target.bucket().to_owned();
+    match (&target.record.plan.shared_from, target.record.plan.mode) {
+        (Some(from), _) => Error::SharedBucketGone { bucket, claim: from.name.clone() },
+        (None, Mode::Granted) => Error::BucketMissing { bucket },
+        (None, Mode::Created) => Error::BucketGone { bucket },
+    }
 }
 
 /// How old a bucket is.

@@ -91,6 +91,7 @@ async fn crash_slowly(flow: Flow, slow: Strictness) {
 #[rstest]
 #[case::generated(Flow::of(Kind::Generated, Step::Provide))]
 #[case::brownfield(Flow::of(Kind::Brownfield, Step::Provide))]
+#[case::shared(Flow::of(Kind::Shared, Step::Provide))]
 #[case::abandoned(Flow::of(Kind::Generated, Step::Abandon))]
 #[case::removed(Flow::of(Kind::Generated, Step::Remove))]
 #[case::retained(Flow::of(Kind::Retain, Step::Remove))]

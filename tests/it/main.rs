@@ -17,6 +17,7 @@ mod another_store;
 mod api_server;
 mod aws_check;
 mod bad_input;
+mod bucket_claims;
 mod chaos;
 mod classes;
 mod conformance;

@@ -15,6 +15,11 @@ pub(crate) enum Error {
     )]
     StorageClassNotFound { class: String },
 
+    #[error(
+        "spec.additionalConfig.bucketClaimName: ObjectBucketClaim {name:?} {problem}; this claim continues when that one is Bound: create it, or correct the name"
+    )]
+    BucketClaimNotFound { name: String, problem: &'static str },
+
     #[error(transparent)]
     Refused(#[from] Refusal),
 
@@ -252,6 +257,7 @@ impl Failure for Error {
     fn reason(&self) -> &'static str {
         match self {
             Self::StorageClassNotFound { .. } => reasons::STORAGE_CLASS_NOT_FOUND,
+            Self::BucketClaimNotFound { .. } => reasons::BUCKET_CLAIM_NOT_FOUND,
             Self::Refused(refusal) => refusal.reason(),
             Self::ClaimUnreadable { .. } => reasons::CLAIM_UNREADABLE,
             Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => reasons::OWNER_SECRET_NOT_FOUND,
@@ -282,6 +288,7 @@ impl Failure for Error {
             Self::Store(failure) => failure.class(),
             // Somebody must act; a watch wakes the claim when the object appears.
             Self::StorageClassNotFound { .. }
+            | Self::BucketClaimNotFound { .. }
             | Self::Refused(_)
             | Self::ClaimUnreadable { .. }
             | Self::OwnerSecretNotFound(_)

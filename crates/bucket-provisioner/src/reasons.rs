@@ -3,7 +3,7 @@
 use crate::store::{Provisioner, Reason, Topic};
 
 /// The reasons that only an edit of the claim ends, or another claim; and not what an admin does.
-const ENDED_BY_THE_CLAIM: [&str; 10] = [
+const ENDED_BY_THE_CLAIM: [&str; 11] = [
     CLAIM_UNREADABLE,
     BUCKET_NAME_MISSING,
     INVALID_BUCKET_NAME,
@@ -12,6 +12,7 @@ const ENDED_BY_THE_CLAIM: [&str; 10] = [
     ACCESS_MODE_NOT_ALLOWED,
     INVALID_SETTING,
     SETTING_NOT_ALLOWED,
+    BUCKET_CLAIM_NOT_SHAREABLE,
     BUCKET_CONFLICT,
     NOTHING_TO_UNDO,
 ];
@@ -50,6 +51,8 @@ crate::reasons! {
         ACCESS_MODE_NOT_ALLOWED = "AccessModeNotAllowed": "the claim asks for an access mode that its class, or the store, does not allow", "see the message: ask for less, or use another class";
         INVALID_SETTING = "InvalidSetting": "a setting in `spec.additionalConfig` has an invalid value, or does not exist; the message names it", "correct it";
         SETTING_NOT_ALLOWED = "SettingNotAllowed": "the class does not let claims set this setting (`claimsMaySet`)", "remove it, or use another class";
+        BUCKET_CLAIM_NOT_FOUND = "BucketClaimNotFound": "the claim that `bucketClaimName` names does not exist in this namespace, or is not Bound yet", "wait, create that claim, or correct the name";
+        BUCKET_CLAIM_NOT_SHAREABLE = "BucketClaimNotShareable": "the claim that `bucketClaimName` names has no bucket that can be shared: it is being deleted, its bucket was not created for it, or is at another store, in another region or account", "see the message";
         OUTPUT_EXISTS = "OutputExists": "a Secret or ConfigMap of the claim's name exists and does not belong to the claim", "rename or delete it, or create the claim under another name";
         OBJECT_BUCKET_TAKEN = "ObjectBucketTaken": "the claim needs an ObjectBucket of a certain name, and that ObjectBucket belongs to another claim", "delete that ObjectBucket if it is unused, or create the claim under another name";
         OBJECT_BUCKET_AMBIGUOUS = "ObjectBucketAmbiguous": "the ObjectBucket does not name its claim, and more than one claim is possible", "write the uid of the right claim into its `spec.additionalState.claimUID` (admin)";

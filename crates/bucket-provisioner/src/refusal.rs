@@ -43,6 +43,10 @@ pub(crate) enum Refusal {
     #[error("spec.additionalConfig.{key}: {remedy}")]
     SettingNotAllowed { key: String, remedy: String },
 
+    /// `problem` includes the remedy.
+    #[error("spec.additionalConfig.bucketClaimName: ObjectBucketClaim {name:?} {problem}")]
+    BucketClaimNotShareable { name: String, problem: String },
+
     /// `problem` includes the first remedy.
     #[error(
         "spec.additionalConfig.accessMode is {:?}, but StorageClass {class} {problem}, or use another class", .asked.as_str()
@@ -93,6 +97,7 @@ impl Refusal {
             Self::NamespaceNotAllowed { .. } => reasons::NAMESPACE_NOT_ALLOWED,
             Self::BucketNameNotAllowed { .. } => reasons::BUCKET_NAME_NOT_ALLOWED,
             Self::InvalidSetting { .. } | Self::UnknownSetting { .. } => reasons::INVALID_SETTING,
+            Self::BucketClaimNotShareable { .. } => reasons::BUCKET_CLAIM_NOT_SHAREABLE,
             Self::SettingNotAllowed { .. } => reasons::SETTING_NOT_ALLOWED,
             Self::AccessModeNotAllowed { .. } | Self::AccessNotLimited { .. } => reasons::ACCESS_MODE_NOT_ALLOWED,
             Self::InvalidOwnerSecret { .. } | Self::OwnerSecretMissing => reasons::INVALID_OWNER_SECRET,

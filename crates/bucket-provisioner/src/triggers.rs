@@ -18,6 +18,7 @@ use super::decide::record;
 use super::reasons;
 use super::reconcile::claim as reconcile;
 use super::state::context::Context;
+use super::state::memory::Awaited;
 use super::state::owner_secrets;
 use crate::api::{Guard, ObjectBucket};
 use operator_runtime::engine;
@@ -64,7 +65,11 @@ pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectB
             Ok(record) => record::bucket(record),
             Err(unreadable) => unreadable.bucket.as_deref(),
         };
-        let mut woken = bucket.map(|bucket| ctx.memory.wake_for_bucket(bucket)).unwrap_or_default();
+        let creator = record.0.as_ref().ok().and_then(record::claim_name);
+        let changed = bucket.map(|bucket| Awaited::Bucket(bucket.to_owned()));
+        let creator = creator.map(|(namespace, name)| Awaited::Creator(namespace.to_owned(), name.to_owned()));
+        let changed: Vec<_> = changed.into_iter().chain(creator).collect();
+        let mut woken = ctx.memory.wake_for(&changed);
         let Ok(record) = record.0 else { return with_uids(&ctx.caches.claims, &woken) };
         if let (None, Some(uid)) = (record::claim_name(&record), record::claim_uid(&record)) {
             // Some CRDs prune the name; an admin may have written the uid.

@@ -18,6 +18,10 @@ pub enum Ability {
     /// It gives access to buckets that exist ([`grant`](bucket_provisioner::Provisioner::grant) and
     /// [`revoke`](bucket_provisioner::Provisioner::revoke)). Needs [`Ability::Inventory`] as well.
     Brownfield,
+    /// Claims can share a bucket that was created for one of them
+    /// ([`Capabilities::shared_buckets`](bucket_provisioner::store::Capabilities::shared_buckets)). Needs
+    /// [`Ability::Greenfield`] and [`Ability::Inventory`] as well.
+    SharedBuckets,
     /// It remembers for which claim a bucket was created, so that a foreign bucket of that name is recognized.
     Tags,
     /// It issues new keys while the previous ones work ([`rotate`](bucket_provisioner::Provisioner::rotate)).
@@ -39,6 +43,7 @@ impl fmt::Display for Ability {
         f.write_str(match self {
             Self::Greenfield => "Greenfield (it creates no buckets)",
             Self::Brownfield => "Brownfield (it gives no access to buckets that exist)",
+            Self::SharedBuckets => "SharedBuckets (its claims cannot share created buckets)",
             Self::Tags => "Tags (its buckets do not record for which claim they were created)",
             Self::Rotation => "Rotation (it does not rotate keys)",
             Self::Persistence => "Persistence (its content is lost with the operator's process)",

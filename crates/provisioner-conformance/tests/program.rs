@@ -102,10 +102,13 @@ impl Backend for Commands {
             .map(|word| match word {
                 "greenfield" => Ability::Greenfield,
                 "brownfield" => Ability::Brownfield,
+                "shared-buckets" => Ability::SharedBuckets,
                 "tags" => Ability::Tags,
                 "rotation" => Ability::Rotation,
                 "persistence" => Ability::Persistence,
-                other => panic!("--can {other}: not one of greenfield, brownfield, tags, rotation, persistence"),
+                other => panic!(
+                    "--can {other}: not one of greenfield, brownfield, shared-buckets, tags, rotation, persistence"
+                ),
             })
             .collect();
         abilities.extend(given("INVENTORY").map(|_| Ability::Inventory));

@@ -18,7 +18,7 @@ pub(super) const ACCESS_LOGS: &str = "accessLogs";
 
 /// The settings of buckets in S3.
 pub(crate) const SETTINGS: &[Setting] = &[
-    Setting::new(tags::TAGS, "Tags of the bucket and of the IAM user, such as `team=${namespace},env=prod`; the keys `aws:…` and `objectbucket.io/…` cannot be used. Claims may add `tags.KEY`, if `claimsMaySet` has `tags.KEY` or `tags.*`, and cannot change those of the class."),
+    Setting::new(tags::TAGS, "Tags of the IAM user and of a new bucket, such as `team=${namespace},env=prod`; the keys `aws:…` and `objectbucket.io/…` cannot be used. Claims may add `tags.KEY`, if `claimsMaySet` has `tags.KEY` or `tags.*`, and cannot change those of the class.").of_existing_buckets(),
     Setting::family(tags::FAMILY, "One more tag."),
     Setting::new(VERSIONING, "`Enabled` or `Suspended`. Without it, versioning is not managed. It cannot be turned off again, only suspended. AWS advises not to write for 15 minutes after it was enabled for the first time.").of_claims(),
     Setting::new(ENCRYPTION, "The default encryption: `AES256`, `aws:kms` or `aws:kms:dsse`."),

@@ -50,8 +50,8 @@ fn beginning_beside(bucket: &str) -> String {
 
 impl Backend for Directories {
     fn abilities(&self) -> Vec<Ability> {
-        use Ability::{Apps, Brownfield, Greenfield, Inventory, Persistence, Rotation, Tags};
-        vec![Greenfield, Brownfield, Tags, Rotation, Persistence, Inventory, Apps]
+        use Ability::{Apps, Brownfield, Greenfield, Inventory, Persistence, Rotation, SharedBuckets, Tags};
+        vec![Greenfield, Brownfield, SharedBuckets, Tags, Rotation, Persistence, Inventory, Apps]
     }
 
     fn program(&self) -> Program {

@@ -31,8 +31,10 @@ impl AwsBackend {
 
 impl Backend for AwsBackend {
     fn abilities(&self) -> Vec<Ability> {
-        use Ability::{Apps, Brownfield, Greenfield, Http, Inventory, Owner, Persistence, Rotation, Tags};
-        vec![Greenfield, Brownfield, Tags, Rotation, Persistence, Inventory, Apps, Http, Owner]
+        use Ability::{
+            Apps, Brownfield, Greenfield, Http, Inventory, Owner, Persistence, Rotation, SharedBuckets, Tags,
+        };
+        vec![Greenfield, Brownfield, SharedBuckets, Tags, Rotation, Persistence, Inventory, Apps, Http, Owner]
     }
 
     fn program(&self) -> Program {

@@ -166,6 +166,10 @@ pub mod state {
     pub const CLAIMS_MAY_SET: &str = "claimsMaySet";
     /// What the claim no longer sets, until the store has applied that; separated by commas.
     pub const RELEASED_SETTINGS: &str = "releasedSettings";
+    /// The claim whose bucket this one shares: its name, as the claim names it.
+    pub const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
+    /// The uids of that claim, the present one first; separated by commas.
+    pub const BUCKET_CLAIM_UIDS: &str = "bucketClaimUIDs";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
     /// Age at which keys are rotated, in seconds.
@@ -196,7 +200,9 @@ pub mod state {
     /// Begin the keys of several entries.
     pub const FAMILIES: [&str; 3] = [OUTPUT, SETTING, CLAIM_SETTING];
     /// The keys that a store must not use; nor those that begin with one of [`FAMILIES`].
-    pub const ALL: [&str; 31] = [
+    pub const ALL: [&str; 33] = [
+        BUCKET_CLAIM_NAME,
+        BUCKET_CLAIM_UIDS,
         CLAIMS_MAY_SET,
         RELEASED_SETTINGS,
         CLAIM_NAMESPACE,

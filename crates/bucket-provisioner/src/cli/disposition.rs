@@ -51,9 +51,10 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
             bucket,
             "the Go provisioner did not record whether it created the bucket; the operator decides by the class when the claim is deleted",
         ),
-        Undo::Revoke if record.plan.mode == Mode::Granted => {
-            Disposition::kept(bucket, "it existed before the claim (its class names it)")
-        }
+        Undo::Revoke if record.plan.mode == Mode::Granted => match &record.plan.shared_from {
+            Some(from) => Disposition::kept(bucket, format!("it was created for ObjectBucketClaim {:?}", from.name)),
+            None => Disposition::kept(bucket, "it existed before the claim (its class names it)"),
+        },
         Undo::Revoke => Disposition::kept(bucket, "its reclaimPolicy is Retain"),
         Undo::Delete | Undo::DeleteAfter(_) if !sharing.is_empty() => {
             let names = sharing.join(", ");

@@ -13,6 +13,7 @@ use crate::api::{
 use crate::decide::access;
 use crate::decide::metadata::{NOTE_MAX, has_finalizer};
 use crate::decide::settings::{self, Config, Rules};
+use crate::decide::shared_name;
 use crate::error::Error;
 use crate::store::{Capabilities, ClaimId, Mode, Plan, Record};
 
@@ -180,9 +181,14 @@ impl Claim {
         self.spec.as_ref().map_err(|(error, _)| Error::ClaimUnreadable { error: error.clone() })
     }
 
+    /// Its `spec.additionalConfig`.
+    pub(crate) fn config(&self) -> Option<&Config> {
+        self.spec.as_ref().ok()?.additional_config.as_ref()
+    }
+
     /// Whether it may not have its settings as they are.
     pub(crate) fn is_abridged(&self, has: Capabilities) -> bool {
-        let config = self.spec.as_ref().ok().and_then(|spec| spec.additional_config.as_ref());
+        let config = self.config();
         !self.has_whole_settings && config.is_some_and(|config| settings::is_abridged(config, has))
     }
 
@@ -310,6 +316,7 @@ pub(crate) struct Ignored {
 pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Record, rules: Rules) -> Ignored {
     let edit = ignored_edit(spec, record)
         .or_else(|| access::ignored(spec, record, rules.has))
+        .or_else(|| shared_name::ignored(spec.additional_config.as_ref(), record, rules.has))
         .or_else(|| settings::ignored(spec, record, rules))
         .or_else(|| ignored_undo(claim, record));
     let config = ignored_config(spec, rules.has).filter(|_| record.plan.settings.claims_may_set.is_empty());

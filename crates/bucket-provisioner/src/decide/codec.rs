@@ -18,7 +18,7 @@ use crate::decide::store_outputs;
 use crate::error::Error;
 use crate::store::{
     Access, Changes, ClaimId, Endpoint, Mode, OnDelete, OwnerRef, Plan, ReclaimPolicy, Record, RoleRef, Rotation,
-    SecretRef, Settings,
+    SecretRef, Settings, SharedFrom,
 };
 
 /// The value of [`wire::state::HANDED_OVER`].
@@ -73,8 +73,21 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         credentials_published,
         plan,
     } = record;
-    let Plan { bucket: _, mode, endpoint, owner, user, rotation, on_delete, access, settings, changes, state, outputs } =
-        plan;
+    let Plan {
+        bucket: _,
+        mode,
+        endpoint,
+        owner,
+        user,
+        rotation,
+        on_delete,
+        access,
+        settings,
+        shared_from,
+        changes,
+        state,
+        outputs,
+    } = plan;
     let OwnerRef { secret: owner_secret, role: owner_role } = owner;
     let Endpoint { host: _, port: _, region: _, url } = endpoint;
 
@@ -115,7 +128,7 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if let Some(url) = url {
         set(wire::state::ENDPOINT_URL, url);
     }
-    for (key, value) in rotation.recorded().chain(access.recorded()) {
+    for (key, value) in rotation.recorded().chain(access.recorded()).chain(creator(shared_from.as_ref())) {
         set(key, &value);
     }
     if let Some(secret) = owner_secret {
@@ -129,6 +142,14 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         }
     }
     recorded
+}
+
+/// What is recorded of the claim whose bucket is shared.
+fn creator(from: Option<&SharedFrom>) -> impl Iterator<Item = (&'static str, String)> {
+    let entries = |SharedFrom { name, uids }: &SharedFrom| {
+        [(wire::state::BUCKET_CLAIM_NAME, name.clone()), (wire::state::BUCKET_CLAIM_UIDS, uids.join(","))]
+    };
+    from.map(entries).into_iter().flatten()
 }
 
 fn reference(claim: &ClaimId) -> ClaimReference {
@@ -176,10 +197,7 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Decoded, String> {
     let go_account = state.0.get(wire::state::GO_POLICY_ARN).and_then(|arn| arn.split(':').nth(4)).map(str::to_owned);
     state.take(wire::state::PROVISIONER);
     let (claim, mode) = claim_and_mode(object, author, &mut state)?;
-    let former_uids = state
-        .take(wire::state::FORMER_CLAIM_UIDS)
-        .map(|uids| uids.split(',').map(str::to_owned).collect())
-        .unwrap_or_default();
+    let former_uids = state.list(wire::state::FORMER_CLAIM_UIDS);
     let record = Record {
         claim,
         former_uids,
@@ -240,6 +258,10 @@ impl State {
             };
         }
         taken
+    }
+
+    fn list(&mut self, key: &str) -> Vec<String> {
+        self.take(key).map(|text| text.split(',').map(str::to_owned).collect()).unwrap_or_default()
     }
 
     fn required(&mut self, key: &str) -> Result<String, String> {
@@ -327,6 +349,12 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
     let access = Access::read_recorded(|key| state.take(key))?;
     let settings = Settings::read_recorded(&mut state, State::take_all, State::take);
     let changes = state.take(wire::state::CHANGES).map(|words| Changes::of_recorded(&words)).unwrap_or_default();
+    let uids = state.list(wire::state::BUCKET_CLAIM_UIDS);
+    let shared_from = state.take(wire::state::BUCKET_CLAIM_NAME).map(|name| SharedFrom { name, uids });
+    if shared_from.is_some() && mode == Mode::Created {
+        let (key, mode) = (wire::state::BUCKET_CLAIM_NAME, wire::state::MODE);
+        return Err(format!("spec.additionalState has {key}, and {mode} is \"created\""));
+    }
     let on_delete = match state.take(wire::state::ON_DELETE) {
         // Earlier versions recorded neither.
         None if mode == Mode::Created && record::state(object, wire::state::CLAIM_CREATED_AT).is_some() => {
@@ -354,6 +382,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         on_delete,
         access,
         settings,
+        shared_from,
         changes,
         outputs: outputs(&mut state),
         state: state.0,
@@ -430,8 +459,8 @@ pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
 }
 
 /// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the
-/// account, whether its credentials were published, what its keys may do, and what is set for
-/// the bucket.
+/// account, whether its credentials were published, what its keys may do, what is set for the bucket, and the uids of the claim
+/// whose bucket it shares.
 pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
     let Record { claim, former_uids, cluster, account, credentials_published, .. } = record;
     let mut state = json!({
@@ -448,7 +477,8 @@ pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
     }
     let of_plan = |plan: &Plan| {
         let mut entries: BTreeMap<String, String> = plan.settings.recorded().collect();
-        entries.extend(plan.access.recorded().map(|(key, value)| (key.to_owned(), value)));
+        let others = plan.access.recorded().chain(creator(plan.shared_from.as_ref()));
+        entries.extend(others.map(|(key, value)| (key.to_owned(), value)));
         entries.extend(plan.changes.recorded().map(|words| (wire::state::CHANGES.to_owned(), words)));
         entries
     };
@@ -506,6 +536,7 @@ mod tests {
                 on_delete: OnDelete::After(Duration::from_secs(7 * 86400)),
                 access: Access { mode: AccessMode::ReadOnly, most: AccessMode::ReadOnly, prefix: Some("shop/".into()) },
                 settings: settings(),
+                shared_from: None,
                 changes: Changes::ACCESS,
                 state: [("iamPath".to_owned(), "/buckets/".to_owned())].into(),
                 // Also the name of a key that the library records.
@@ -518,6 +549,22 @@ mod tests {
         let Decoded { author, record, release } = from_object(object).unwrap();
         assert_eq!(release, None);
         (author, record)
+    }
+
+    fn sharing() -> Record {
+        let mut record = whole();
+        record.plan.mode = Mode::Granted;
+        record.plan.on_delete = OnDelete::Purge;
+        record.plan.shared_from = Some(SharedFrom::new("loader", ["33333333".to_owned(), "44444444".to_owned()]));
+        record
+    }
+
+    #[test]
+    fn a_shared_bucket_was_not_created_for_the_claim() {
+        let mut object = to_object(&sharing(), "obc-shop-photos", "label");
+        object.spec.additional_state.as_mut().unwrap().insert(wire::state::MODE.into(), "created".into());
+        let problem = from_object(&object).unwrap_err();
+        assert_eq!(problem, "spec.additionalState has bucketClaimName, and mode is \"created\"");
     }
 
     #[test]
@@ -533,7 +580,7 @@ mod tests {
         bare.plan.mode = Mode::Granted;
         bare.plan.outputs.clear();
         (bare.plan.settings, bare.plan.changes) = (Settings::default(), Changes::default());
-        for record in [whole(), bare] {
+        for record in [whole(), sharing(), bare] {
             let object = to_object(&record, "obc-shop-photos", "label");
             let wire = serde_json::to_value(&object).unwrap();
             let object: ObjectBucket = serde_json::from_value(wire).unwrap();
@@ -543,7 +590,8 @@ mod tests {
 
     #[test]
     fn what_the_library_records_has_keys_that_a_store_cannot_use() {
-        let state = to_object(&whole(), "obc-shop-photos", "label").spec.additional_state.unwrap();
+        let state = |record: &Record| to_object(record, "obc-shop-photos", "label").spec.additional_state.unwrap();
+        let state: BTreeMap<_, _> = state(&whole()).into_iter().chain(state(&sharing())).collect();
         let is_family = |key: &str| wire::state::FAMILIES.into_iter().any(|family| key.starts_with(family));
         let ours = state.into_keys().filter(|key| key != "iamPath" && !is_family(key));
         let schedule = Schedule { at: Timestamp::UNIX_EPOCH, namespace_uid: Some("ns".into()) };

@@ -9,7 +9,8 @@ use crate::decide::class::{Class, ClassLookup};
 use crate::decide::metadata::has_finalizer;
 use crate::decide::plan;
 use crate::decide::record::{Author, Stored};
-use crate::decide::request;
+use crate::decide::request::{self, Asked};
+use crate::decide::sharing::Creator;
 use crate::error::Error;
 use crate::store::{ClaimId, Mode, Plan, Provisioner};
 
@@ -67,7 +68,7 @@ fn is_uuid(text: &str) -> bool {
 
 /// The plan of the class for the recorded bucket.
 fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Result<Plan, Error> {
-    let planned = |wanted| request::plan(provisioner, class, &stored.record.claim, (&wanted, None), None);
+    let planned = |wanted| request::plan(provisioner, class, &stored.record.claim, Asked::bucket(&wanted), None);
     match planned(WantedBucket::Unspecified) {
         Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
         _ => planned(WantedBucket::Named(stored.record.plan.bucket.clone())),
@@ -83,10 +84,12 @@ pub(crate) fn reconstruct<P: Provisioner>(
     name: String,
 ) -> Option<Stored> {
     let ClassLookup::Found(class) = surroundings.class else { return None };
-    let plan::Surroundings { provisioner, provisioner_name, cluster, .. } = *surroundings;
-    let record = (class.provisioner == provisioner_name)
-        .then(|| plan::record(provisioner, claim, class, cluster, None).ok())
-        .flatten()?;
+    let plan::Surroundings { provisioner, provisioner_name, cluster, creator, .. } = *surroundings;
+    let planned = |creator: &Creator| plan::record(provisioner, claim, class, (cluster, creator), None);
+    // The claim whose bucket it shares may no longer exist, or share it.
+    let assumed = || planned(&Creator::assumed(claim));
+    let record =
+        (class.provisioner == provisioner_name).then(|| planned(creator).or_else(|_| assumed()).ok()).flatten()?;
     Some(Stored {
         name,
         uid: None,

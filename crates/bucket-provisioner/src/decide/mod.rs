@@ -24,6 +24,8 @@ pub(crate) mod report;
 pub(crate) mod request;
 pub(crate) mod sample;
 pub(crate) mod settings;
+pub(crate) mod shared_name;
+pub(crate) mod sharing;
 pub(crate) mod steps;
 pub(crate) mod store_outputs;
 pub(crate) mod teardown;

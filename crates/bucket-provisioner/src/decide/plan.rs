@@ -9,11 +9,13 @@ use crate::decide::codec;
 use crate::decide::lookup::Found;
 use crate::decide::record::{self, Stored};
 use crate::decide::release;
-use crate::decide::request::{self, Labels};
+use crate::decide::request::{self, Asked, Labels};
+use crate::decide::sharing::Creator;
 use crate::error::{Error, RecordProblem};
 use crate::store::{Changes, Mode, Provisioner, ReclaimPolicy, Record};
 
-/// The record that the claim would get now from its class, in the cluster with this uid. `labels`: for the first time, in a
+/// The record that the claim would get now from its class, in the cluster with this uid. `creator`: the claim that it names, if
+/// it names one. `labels`: for the first time, in a
 /// namespace with these labels, so restrictions of the class apply.
 ///
 /// # Errors
@@ -22,12 +24,12 @@ pub(crate) fn record<P: Provisioner>(
     provisioner: &P,
     claim: &Claim,
     class: &Class,
-    cluster: &str,
+    (cluster, creator): (&str, &Creator),
     labels: Option<&Labels>,
 ) -> Result<Record, Error> {
     let spec = claim.spec()?;
-    let wanted = (&wanted(spec, &claim.id.uid)?, spec.additional_config.as_ref());
-    let plan = request::plan(provisioner, class, &claim.id, wanted, labels)?;
+    let asked = Asked { bucket: &wanted(spec, &claim.id.uid)?, config: spec.additional_config.as_ref(), creator };
+    let plan = request::plan(provisioner, class, &claim.id, asked, labels)?;
     // A bucket that existed before is retained; the class's reclaimPolicy is about created ones.
     let reclaim_policy = match plan.mode {
         Mode::Created => class.reclaim_policy,
@@ -98,6 +100,8 @@ pub(crate) struct Surroundings<'a, P> {
     pub(crate) class: &'a ClassLookup,
     /// Of the claim's namespace, if the class asks for them.
     pub(crate) labels: &'a Labels,
+    /// The claim that it names, if it names one.
+    pub(crate) creator: &'a Creator,
 }
 
 /// Compares the record with claim and class. A bound claim keeps its bucket, even if its class has changed.
@@ -110,16 +114,20 @@ pub(crate) fn record_state<P: Provisioner>(
     found: Found,
 ) -> Result<RecordState, Error> {
     let planned = |is_new| planned(surroundings, claim, is_new);
+    let refreshed = |record| surroundings.creator.refreshed(record);
     let adopted = |stored: Box<Stored>| {
-        let record = Box::new(adopted(&stored.record, claim, surroundings.cluster));
+        let record = Box::new(refreshed(adopted(&stored.record, claim, surroundings.cluster)));
         RecordState::Predecessor { stored, record }
     };
-    let proceed = |stored| RecordState::Stored { stored, is_new: false };
+    let proceed = |mut stored: Box<Stored>| {
+        stored.record = refreshed(stored.record);
+        RecordState::Stored { stored, is_new: false }
+    };
     Ok(match found {
         // Its claim was deleted once, and exists again: it was restored with the whole cluster.
         Found::Owned(stored) if stored.release.is_some() => adopted(stored),
         Found::Owned(stored) if stored.bound() => proceed(stored),
-        Found::Owned(stored) if is_same(&stored.record, &planned(true)?) => proceed(stored),
+        Found::Owned(stored) if is_same(&refreshed(stored.record.clone()), &planned(true)?) => proceed(stored),
         Found::Owned(stored) => RecordState::Outdated(stored),
         Found::ToAdopt(stored) => adopted(stored),
         Found::Damaged { object, error } => {
@@ -141,10 +149,10 @@ pub(crate) fn record_state<P: Provisioner>(
 
 /// The record that claim and class give now.
 fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is_new: bool) -> Result<Record, Error> {
-    let Surroundings { provisioner, provisioner_name, cluster, class, labels } = *surroundings;
+    let Surroundings { provisioner, provisioner_name, cluster, class, labels, creator } = *surroundings;
     match class {
         ClassLookup::Found(class) if class.provisioner == provisioner_name => {
-            let mut record = record(provisioner, claim, class, cluster, is_new.then_some(labels))?;
+            let mut record = record(provisioner, claim, class, (cluster, creator), is_new.then_some(labels))?;
             if !is_new {
                 // The class may set something else than it did for this bucket.
                 record.plan.settings = record.plan.settings.of_existing_buckets(P::CAPABILITIES.settings);

@@ -6,6 +6,8 @@ use crate::decide::access;
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::settings::{self, Config, Rules};
+use crate::decide::shared_name;
+use crate::decide::sharing::{self, Asking, Creator};
 use crate::decide::store_outputs;
 use crate::error::Error;
 use crate::refusal::Refusal;
@@ -23,6 +25,22 @@ pub(crate) type Labels = BTreeMap<String, String>;
 const NAME: &str = "spec.bucketName";
 const PREFIX: &str = "spec.generateBucketName";
 
+/// What a claim asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) bucket: &'a WantedBucket,
+    pub(crate) config: Option<&'a Config>,
+    /// The claim that it names, if it names one.
+    pub(crate) creator: &'a Creator,
+}
+
+impl<'a> Asked<'a> {
+    /// For this bucket, and nothing else.
+    pub(crate) fn bucket(bucket: &'a WantedBucket) -> Self {
+        Self { bucket, config: None, creator: &Creator::Missing }
+    }
+}
+
 /// The plan for a claim. Restrictions of the class on what a claim can ask for apply to new claims, and not when an existing
 /// one is planned again: then there are no `labels` of its namespace.
 ///
@@ -32,10 +50,11 @@ pub(crate) fn plan<P: Provisioner>(
     provisioner: &P,
     class: &Class,
     claim: &ClaimId,
-    (wanted, config): (&WantedBucket, Option<&Config>),
+    asked: Asked<'_>,
     labels: Option<&Labels>,
 ) -> Result<Plan, Error> {
     let is_new = labels.is_some();
+    let Asked { bucket: wanted, config, creator } = asked;
     let invalid = |problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem };
     let Parsed { common, own, parameters } = parse::<P>(class).map_err(invalid)?;
     let is_named = common.namespaces.as_ref().is_none_or(|allowed| allowed.contain(&claim.namespace));
@@ -49,28 +68,48 @@ pub(crate) fn plan<P: Provisioner>(
         let remedy = "remove it, or create the class with reclaimPolicy Delete";
         return Err(invalid(ParameterError::bad(ON_DELETE, &on_delete.to_string(), problem, remedy)).into());
     }
-    let (bucket, mode) = bucket::<P>(class, &common, claim, wanted, is_new)?;
-    let access_mode = access::mode(config, common.access.mode, P::CAPABILITIES, &class.name)?;
     let may_set = &common.settings.claims_may_set;
+    // Later, the class may name a bucket.
+    let named = shared_name::named(config, P::CAPABILITIES).filter(|_| is_new || common.bucket.is_none());
+    let shared = named.map(|name| {
+        let may_set = is_new.then_some(may_set);
+        creator.share(&Asking { claim, name, wanted, class: &class.name, may_set }, P::CAPABILITIES.settings)
+    });
+    let shared = shared.transpose()?;
+    let (bucket, mode) = match &shared {
+        Some(shared) => (shared.bucket.clone(), Mode::Granted),
+        None => bucket::<P>(class, &common, claim, wanted, is_new)?,
+    };
+    let access_mode = access::mode(config, common.access.mode, P::CAPABILITIES, &class.name)?;
     let (of_claim, refusal) = settings::of_claim(config, may_set, P::CAPABILITIES, &class.name);
     if let Some(refusal) = refusal.filter(|_| is_new) {
         return Err(refusal.into());
     }
+    let settings = match &shared {
+        Some(shared) if of_claim.is_empty() || !is_new => shared.settings.clone(),
+        Some(_) => return Err(sharing::no_settings(&of_claim).into()),
+        None => Settings { of_claim, ..common.settings.of(claim.parts()) },
+    };
     let request = Request {
         claim,
         class_name: &class.name,
         bucket,
         mode,
         access: Access { mode: access_mode, ..common.access.of(claim.parts()) },
-        settings: Settings { of_claim, ..common.settings.of(claim.parts()) },
+        settings,
         user: names::user(claim, P::USER_NAME_MAX),
         parameters: &parameters,
         written: &own,
         common: &common,
     };
     let plan = provisioner.plan(&request).map_err(Error::store)?;
+    if let Some(shared) = &shared {
+        shared.check_place(&plan, &class.name)?;
+    }
+    let shared_from = shared.map(|shared| shared.from);
     // A plan of the store's own may have been made without.
-    let plan = Plan { access: request.access, settings: request.settings, changes: Changes::default(), ..plan };
+    let plan =
+        Plan { access: request.access, settings: request.settings, shared_from, changes: Changes::default(), ..plan };
     access::check(&plan, &class.name)?;
     if is_new {
         settings::check(&plan, &class.name, rules::<P>())?;
@@ -198,7 +237,7 @@ mod tests {
             reclaim_policy: ReclaimPolicy::Delete,
         };
         let labels = [("team".to_owned(), "shop".to_owned())].into();
-        plan(&Planner, &class, &claim, (wanted, None), Some(&labels))
+        plan(&Planner, &class, &claim, Asked::bucket(wanted), Some(&labels))
     }
 
     fn generated() -> WantedBucket {

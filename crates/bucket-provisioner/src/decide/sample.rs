@@ -2,7 +2,7 @@
 
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
-use crate::decide::request;
+use crate::decide::request::{self, Asked};
 use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::store::{ClaimId, CommonParameters, Mode, Plan, Provisioner, Reason, ReclaimPolicy, Record};
@@ -40,7 +40,7 @@ impl Sample {
             provisioner,
             class,
             &claim,
-            (&wanted(split.as_ref().ok().map(|(common, _)| common)), None),
+            Asked::bucket(&wanted(split.as_ref().ok().map(|(common, _)| common))),
             None,
         )?;
         let (common, _) =

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::api::ObjectBucketClaimSpec;
 use crate::api::wire::state::ACCESS_MODE;
 use crate::refusal::Refusal;
-use crate::store::settings::LONGEST;
+use crate::store::settings::{BUCKET_CLAIM_NAME, LONGEST};
 use crate::store::{Capabilities, MaySet, ParameterError, Plan, Record, SettingError, Settings};
 
 /// What a user wrote: `spec.additionalConfig`.
@@ -49,7 +49,12 @@ pub(crate) fn is_abridged(config: &Config, has: Capabilities) -> bool {
 
 /// Whether a key is a setting.
 pub(crate) fn is_known(key: &str, has: Capabilities) -> bool {
-    has.access_modes && key == ACCESS_MODE || has.setting(key).is_some()
+    is_own(key, has) || has.setting(key).is_some()
+}
+
+/// Whether a key is a setting of the claim's own, and not of its bucket.
+fn is_own(key: &str, has: Capabilities) -> bool {
+    has.access_modes && key == ACCESS_MODE || has.shared_buckets && key == BUCKET_CLAIM_NAME
 }
 
 /// What the cache keeps of an unknown key, and what messages repeat of any.
@@ -73,7 +78,7 @@ pub(crate) fn of_claim(
     class: &str,
 ) -> (Config, Option<Refusal>) {
     let (mut set, mut first) = (Config::new(), None);
-    let written = config.into_iter().flatten().filter(|(key, value)| !value.is_empty() && *key != ACCESS_MODE);
+    let written = config.into_iter().flatten().filter(|(key, value)| !value.is_empty() && !is_own(key, has));
     for (key, value) in written {
         match refused(key, value, set.len(), may_set, has) {
             Verdict::Taken => drop(set.insert(key.clone(), value.clone())),
@@ -123,16 +128,19 @@ impl Why {
                 key,
                 format!("only admins set it: remove the setting, or use a class that has it, instead of {class}"),
             ),
-            Self::NotListed => not_allowed(
-                key,
-                format!(
-                    "StorageClass {class} does not let claims set it (claimsMaySet): remove the setting, or use another class"
-                ),
-            ),
+            Self::NotListed => not_listed(&key, &class),
             Self::TooLong => invalid(key, format!("has {} bytes, and {LONGEST} are allowed", value.len())),
             Self::TooMany => invalid(key, format!("is one too many: a claim can have {MOST} settings")),
         }
     }
+}
+
+/// The refusal of a setting that the class does not list.
+pub(crate) fn not_listed(key: &str, class: &str) -> Refusal {
+    let remedy = format!(
+        "StorageClass {class} does not let claims set it (claimsMaySet): remove the setting, or use another class"
+    );
+    Refusal::SettingNotAllowed { key: key.to_owned(), remedy }
 }
 
 /// Has the store check what is set in a plan.

@@ -200,9 +200,10 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removal, re
         (_, BucketRemoval::Deleted) => format!("bucket {name:?} is deleted with all its content"),
         (_, BucketRemoval::NotFound) => format!("bucket {name:?} no longer existed"),
         (_, BucketRemoval::LeftInPlace(_)) => format!("bucket {name:?} is left in place"),
-        (_, BucketRemoval::Kept) if record.plan.mode == Mode::Granted => {
-            format!("bucket {name:?}, which existed before the claim, is kept")
-        }
+        (_, BucketRemoval::Kept) if record.plan.mode == Mode::Granted => match &record.plan.shared_from {
+            Some(from) => format!("bucket {name:?} of ObjectBucketClaim {:?} is kept", from.name),
+            None => format!("bucket {name:?}, which existed before the claim, is kept"),
+        },
         (Undo::Revoke, BucketRemoval::Kept) if record.reclaim_policy == ReclaimPolicy::Retain => {
             format!("bucket {name:?} is kept, because its reclaimPolicy is Retain")
         }

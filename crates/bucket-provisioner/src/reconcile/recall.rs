@@ -6,7 +6,8 @@ use kube::{Api, Client};
 use crate::api::{ObjectBucket, ObjectBucketClaim, object_name};
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
-use crate::decide::{codec, record, request};
+use crate::decide::request::{self, Asked};
+use crate::decide::{codec, record};
 use crate::error::Error;
 use crate::options::Options;
 use crate::reconcile::owner;
@@ -165,7 +166,7 @@ fn plan<P: Provisioner>(
 ) -> Result<Plan, RecallError> {
     let is_unknown = bucket.is_none();
     let wanted = bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named);
-    match request::plan(provisioner, class, claim, (&wanted, None), None) {
+    match request::plan(provisioner, class, claim, Asked::bucket(&wanted), None) {
         // The class may set something else than it did for this bucket.
         Ok(plan) => Ok(Plan { settings: plan.settings.clone().of_existing_buckets(P::CAPABILITIES.settings), ..plan }),
         Err(_) if is_unknown => Err(RecallError::NoBucket),

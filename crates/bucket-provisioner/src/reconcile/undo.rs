@@ -12,6 +12,7 @@ use crate::decide::{codec, notice, output_data};
 use crate::error::Error;
 use crate::objects::{claims, crds, events, namespaces, outputs, records, status};
 use crate::state::context::Context;
+use crate::state::memory::Awaited;
 use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, Content, Provisioner, Removal, compose};
 
 /// After this time, a removal that is still running is reported.
@@ -125,7 +126,7 @@ impl<P: Provisioner> Teardown<'_, P> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         let bucket = &stored.record.plan.bucket;
         // Before they are listed, so that a record that is deleted from now on wakes the claim.
-        ctx.memory.wait_for_bucket(&self.claim.id, Some(bucket));
+        ctx.memory.wait_for(&self.claim.id, Some(Awaited::Bucket(bucket.clone())));
         for candidate in records::with_bucket(ctx, bucket, &stored.name).await? {
             let name = candidate.name;
             let Some(object) = candidate.object else { continue };
@@ -145,7 +146,7 @@ impl<P: Provisioner> Teardown<'_, P> {
             }
             return Ok(true);
         }
-        ctx.memory.wait_for_bucket(&self.claim.id, None);
+        ctx.memory.wait_for(&self.claim.id, None);
         Ok(false)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::runtime::reflector::Store;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -13,20 +13,22 @@ use tokio::sync::Semaphore;
 use super::caches::Caches;
 use super::conditions::Conditions;
 use super::crds::Crds;
-use super::memory::Memory;
+use super::memory::{Awaited, Memory};
 use super::orphans::Orphans;
 use super::owner_secrets::OwnerSecrets;
 use super::propagation::Propagation;
 use super::stores;
 use super::unlabelled::Unlabelled;
 use crate::api::{Guard, ObjectBucket, wire};
-use crate::decide::claim::Guarded;
+use crate::decide::claim::{Claim, Guarded};
 use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::FieldManager;
 use crate::decide::record::Author;
 use crate::decide::report::ConditionSupport;
 use crate::decide::request;
 use crate::decide::settings::Rules;
+use crate::decide::shared_name;
+use crate::decide::sharing::Creator;
 use crate::error::Error;
 use crate::options::Options;
 use crate::reasons;
@@ -144,6 +146,23 @@ impl<P> Context<P> {
         };
         self.owner_secrets.watch(&self.client, secret);
         self.owner_secrets.version(secret).is_none_or(|version| notes.shared_from.as_ref() == Some(&version))
+    }
+
+    /// The claim that this one names as that whose bucket it shares.
+    pub(crate) fn creator(&self, claim: &Claim) -> Creator {
+        let Some(name) = shared_name::named(claim.config(), self.rules.has) else { return Creator::Missing };
+        let shown = self.caches.claims.get(&ObjectRef::new(name).within(&claim.id.namespace));
+        let Some(shown) = shown.map(|shown| Claim::read(&shown, &self.label)) else { return Creator::Missing };
+        let stored = self.caches.record(&shown, &self.options.provisioner_name, &self.cluster);
+        Creator::Shown { claim: shown.into(), stored: stored.map(Box::new) }
+    }
+
+    /// Has a claim that is not Bound woken when the claim changes that it names.
+    pub(crate) fn wait_for_creator(&self, claim: &Claim) {
+        let named = shared_name::named(claim.config(), self.rules.has).filter(|_| !claim.bound());
+        if let Some(name) = named {
+            self.memory.wait_for(&claim.id, Some(Awaited::Creator(claim.id.namespace.clone(), name.to_owned())));
+        }
     }
 
     pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {

@@ -1,6 +1,6 @@
 //! What a store can do beyond buckets and keys.
 
-use super::settings::Setting;
+use super::settings::{Settable, Setting};
 
 /// Longest key of a setting, in bytes. A tag's has up to 128 characters.
 pub(crate) const LONGEST_KEY: usize = 640;
@@ -30,14 +30,20 @@ pub struct Capabilities {
     /// [`Provisioner::create_bucket`](super::Provisioner::create_bucket) applies them, and
     /// [`Provisioner::check`](super::Provisioner::check) repairs them and applies changes.
     pub settings: &'static [Setting],
+    /// Several claims of a namespace can have keys for one bucket that was created for one of them:
+    /// [`Provisioner::grant`](super::Provisioner::grant) gives access to a bucket of
+    /// [`Plan::shared_from`](super::Plan::shared_from), if it is still marked as that claim's.
+    pub shared_buckets: bool,
 }
 
 impl Capabilities {
     /// None of them.
-    pub const NONE: Self = Self { rotation: false, access_modes: false, prefixes: false, settings: &[] };
+    pub const NONE: Self =
+        Self { rotation: false, access_modes: false, prefixes: false, settings: &[], shared_buckets: false };
 
     /// All of them, without settings.
-    pub const ALL: Self = Self { rotation: true, access_modes: true, prefixes: true, settings: &[] };
+    pub const ALL: Self =
+        Self { rotation: true, access_modes: true, prefixes: true, settings: &[], shared_buckets: true };
 
     /// And keys can be rotated.
     #[must_use]
@@ -61,6 +67,17 @@ impl Capabilities {
     #[must_use]
     pub const fn with_settings(self, settings: &'static [Setting]) -> Self {
         Self { settings, ..self }
+    }
+
+    /// And claims can share buckets.
+    #[must_use]
+    pub const fn with_shared_buckets(self) -> Self {
+        Self { shared_buckets: true, ..self }
+    }
+
+    /// What classes and claims can set.
+    pub(super) const fn settable(self) -> Settable {
+        Settable { settings: self.settings, shared_buckets: self.shared_buckets }
     }
 
     /// The setting that has this key; none has one that is longer.

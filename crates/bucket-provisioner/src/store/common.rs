@@ -105,7 +105,7 @@ impl CommonParameters {
             .chain(rotation)
             .copied()
             .chain(ClassAccess::names(has))
-            .chain(ClassSettings::names(has.settings))
+            .chain(ClassSettings::names(has.settable()))
     }
 
     /// All of them, of a store with these capabilities.
@@ -115,7 +115,7 @@ impl CommonParameters {
             table.extend(Rotation::table());
         }
         table.extend(ClassAccess::table(has));
-        table.extend(ClassSettings::table(has.settings));
+        table.extend(ClassSettings::table(has.settable()));
         table
     }
 
@@ -166,7 +166,7 @@ impl CommonParameters {
             owner_secret: owner_secret(raw.secret_name, raw.secret_namespace)?,
             on_delete: raw.on_delete.as_deref().map(OnDelete::parse).transpose()?,
             access: ClassAccess::parse(written, has, raw.bucket_name.is_some())?,
-            settings: ClassSettings::parse(written, has.settings, raw.bucket_name.is_some())?,
+            settings: ClassSettings::parse(written, has.settable(), raw.bucket_name.is_some())?,
             bucket: raw.bucket_name,
             namespaces: raw.allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
             namespace_selector: raw.allowed_namespace_selector.as_deref().map(NamespaceSelector::parse).transpose()?,

@@ -220,6 +220,7 @@ mod record;
 mod request;
 mod rotation;
 pub(crate) mod settings;
+mod shared_from;
 mod start;
 mod tagged;
 mod variables;
@@ -251,6 +252,7 @@ pub use self::record::{ClaimId, Endpoint, Mode, OwnerRef, Plan, Record, RoleRef,
 pub use self::request::Request;
 pub use self::rotation::Rotation;
 pub use self::settings::{ClassSettings, MaySet, Setting, SettingError, Settings};
+pub use self::shared_from::SharedFrom;
 pub use self::start::Start;
 pub use self::tagged::{Inventory, ResourceKind, TaggedResource, Usage};
 pub use operator_runtime::parameters as parameter;

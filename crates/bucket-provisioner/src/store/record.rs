@@ -9,6 +9,7 @@ use super::changes::Changes;
 use super::on_delete::OnDelete;
 use super::rotation::Rotation;
 use super::settings::Settings;
+use super::shared_from::SharedFrom;
 use operator_runtime::ReclaimPolicy;
 
 /// The identity of an ObjectBucketClaim.
@@ -186,6 +187,9 @@ pub struct Plan {
     pub access: Access,
     /// What is set for the bucket, as far as the store [has settings](super::Capabilities::settings).
     pub settings: Settings,
+    /// The claim for which the bucket was created, if this one [shares](super::Capabilities::shared_buckets) it. The mode is
+    /// [`Mode::Granted`] then.
+    pub shared_from: Option<SharedFrom>,
     /// What was changed for a bound claim: [`Provisioner::check`](super::Provisioner::check) applies it, and does not report
     /// it as a repair.
     pub changes: Changes,
@@ -212,6 +216,7 @@ impl Plan {
             on_delete: OnDelete::default(),
             access: Access::default(),
             settings: Settings::default(),
+            shared_from: None,
             changes: Changes::default(),
             state: BTreeMap::new(),
             outputs: BTreeMap::new(),
@@ -246,6 +251,11 @@ impl Plan {
     /// With what is set for the bucket.
     pub fn with_settings(self, settings: Settings) -> Self {
         Self { settings, ..self }
+    }
+
+    /// With the bucket of another claim.
+    pub fn with_shared_from(self, from: SharedFrom) -> Self {
+        Self { shared_from: Some(from), ..self }
     }
 
     /// With an entry of the store's own.
@@ -367,6 +377,15 @@ impl Record {
     /// Whether `uid` is that of the claim, or of a claim that had the record before.
     pub fn names_uid(&self, uid: &str) -> bool {
         self.uids().any(|known| known == uid)
+    }
+
+    /// The uids one of which marks the bucket: those of the claim for which it was created, which may be another one that
+    /// [shares](Plan::shared_from) it.
+    pub fn bucket_uids(&self) -> Vec<&str> {
+        match &self.plan.shared_from {
+            Some(from) => from.uids.iter().map(String::as_str).collect(),
+            None => self.uids().collect(),
+        }
     }
 
     /// The uids of the claim, and of the claims that had the record before.

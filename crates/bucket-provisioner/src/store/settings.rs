@@ -16,12 +16,16 @@ use crate::api::wire::state::{ACCESS_MODE, CLAIM_SETTING, CLAIMS_MAY_SET, RELEAS
 #[serde(rename_all = "camelCase")]
 struct Raw {
     /// The settings that a claim may set in `spec.additionalConfig`, such as `expireAfter,tags.*`: the value of the class is
-    /// the default then. A new claim with a setting that does not exist is refused. Not in a class with `bucketName`.
+    /// the default then. With `bucketClaimName` in the list, a claim can share the bucket of another claim of its namespace. A
+    /// new claim with a setting that does not exist is refused. Not in a class with `bucketName`.
     #[schemars(extend("default" = "none"))]
     claims_may_set: Option<String>,
 }
 
 const MAY_SET: &str = "claimsMaySet";
+
+/// The setting of a claim that shares the bucket of another one.
+pub(crate) const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
 
 /// Longest value, in bytes.
 pub(crate) const LONGEST: usize = 16 * 1024;
@@ -91,6 +95,20 @@ impl Setting {
     /// Whether an entry of `claimsMaySet` can mean it.
     fn can_be(&self, entry: &str) -> bool {
         self.is_of_claims && self.has(entry)
+    }
+}
+
+/// What classes and claims of a store can set.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settable {
+    pub(super) settings: &'static [Setting],
+    pub(super) shared_buckets: bool,
+}
+
+impl Settable {
+    /// Whether a class can let claims set something.
+    fn has_any_of_claims(self) -> bool {
+        self.shared_buckets || self.settings.iter().any(|setting| setting.is_of_claims)
     }
 }
 
@@ -198,15 +216,18 @@ impl SettingError {
 pub struct MaySet(BTreeSet<String>);
 
 impl MaySet {
-    fn parse(text: &str, known: &[Setting]) -> Result<Self, ParameterError> {
+    fn parse(text: &str, has: Settable) -> Result<Self, ParameterError> {
+        let known = has.settings;
         let entries: BTreeSet<_> = split(text).map(str::to_owned).collect();
-        let is_settable = |entry: &str| known.iter().any(|setting| setting.can_be(entry));
+        let shares = |entry: &str| has.shared_buckets && entry == BUCKET_CLAIM_NAME;
+        let is_settable = |entry: &str| shares(entry) || known.iter().any(|setting| setting.can_be(entry));
         let names = || {
             let names = known.iter().filter(|setting| setting.is_of_claims);
             let name = |setting: &Setting| {
                 if setting.is_family() { format!("{}{ALL}", setting.name) } else { setting.name.to_owned() }
             };
-            names.map(name).collect::<Vec<_>>().join(", ")
+            let names = names.map(name).chain(has.shared_buckets.then(|| BUCKET_CLAIM_NAME.to_owned()));
+            names.collect::<Vec<_>>().join(", ")
         };
         if let Some(entry) = entries.iter().find(|entry| !is_settable(entry)) {
             let problem = match known.iter().any(|setting| setting.has(entry)) {
@@ -253,15 +274,16 @@ pub struct ClassSettings {
 }
 
 impl ClassSettings {
-    pub(super) fn names(known: &'static [Setting]) -> impl Iterator<Item = &'static str> {
-        let lists = if known.iter().any(|setting| setting.is_of_claims) { names_of::<Raw>() } else { &[] };
+    pub(super) fn names(has: Settable) -> impl Iterator<Item = &'static str> {
+        let known = has.settings;
+        let lists = if has.has_any_of_claims() { names_of::<Raw>() } else { &[] };
         known.iter().filter(|setting| !setting.is_family()).map(|setting| setting.name).chain(lists.iter().copied())
     }
 
-    pub(super) fn table(known: &[Setting]) -> Vec<Parameter> {
-        let settings = known.iter().filter(|setting| !setting.is_family());
+    pub(super) fn table(has: Settable) -> Vec<Parameter> {
+        let settings = has.settings.iter().filter(|setting| !setting.is_family());
         let mut table: Vec<_> = settings.map(|setting| Parameter::new(setting.name, "none", setting.meaning)).collect();
-        if known.iter().any(|setting| setting.is_of_claims) {
+        if has.has_any_of_claims() {
             table.extend(table_of::<Raw>());
         }
         table
@@ -270,7 +292,7 @@ impl ClassSettings {
     /// Parses what an admin wrote. Other parameters do not matter. `names_bucket`: the class has `bucketName`.
     pub(super) fn parse(
         written: &BTreeMap<String, String>,
-        known: &[Setting],
+        has: Settable,
         names_bucket: bool,
     ) -> Result<Self, ParameterError> {
         let of_new_buckets = |name: &str| {
@@ -278,7 +300,7 @@ impl ClassSettings {
             Err(ParameterError::Unshown { name: name.to_owned().into(), problem, remedy: "remove it".into() })
         };
         let mut set = BTreeMap::new();
-        for setting in known {
+        for setting in has.settings {
             let Some(value) = written.get(setting.name) else { continue };
             if names_bucket && !setting.is_of_existing_buckets {
                 return of_new_buckets(setting.name);
@@ -301,11 +323,11 @@ impl ClassSettings {
             }
             set.insert(setting.name.to_owned(), value.clone());
         }
-        let has_lists = known.iter().any(|setting| setting.is_of_claims);
-        let text = has_lists.then(|| read::<Raw>(written)).transpose()?.and_then(|raw| raw.claims_may_set);
+        let text =
+            has.has_any_of_claims().then(|| read::<Raw>(written)).transpose()?.and_then(|raw| raw.claims_may_set);
         let claims_may_set = match text {
             Some(_) if names_bucket => return of_new_buckets(MAY_SET),
-            Some(text) => MaySet::parse(&text, known)?,
+            Some(text) => MaySet::parse(&text, has)?,
             None => MaySet::default(),
         };
         Ok(Self { set, claims_may_set })
@@ -332,7 +354,7 @@ mod tests {
 
     fn parse(entries: &[(&str, &str)], names_bucket: bool) -> Result<ClassSettings, ParameterError> {
         let written = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        ClassSettings::parse(&written, SETTINGS, names_bucket)
+        ClassSettings::parse(&written, Settable { settings: SETTINGS, shared_buckets: false }, names_bucket)
     }
 
     #[test]

@@ -4,6 +4,8 @@ use super::{block_on, has};
 use crate::backend::{Ability, Backend};
 use crate::crash::{Flow, Kind, Pace, Step, crash_everywhere};
 
+const SHARED: [Ability; 3] = [Ability::SharedBuckets, Ability::Inventory, Ability::Apps];
+
 fn run<B: Backend>(make: &impl AsyncFn() -> B, needs: &[Ability], flow: Flow) {
     block_on(async {
         if has(&make().await, &[needs, &[Ability::Persistence]].concat()) {
@@ -32,6 +34,11 @@ pub fn killed_while_access_is_granted<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Step::Provide));
 }
 
+/// A submitted claim for the bucket of another claim is bound.
+pub fn killed_while_access_to_a_shared_bucket_is_granted<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &SHARED, Flow::of(Kind::Shared, Step::Provide));
+}
+
 /// A claim that is deleted before the operator is back leaves nothing.
 pub fn killed_before_its_claim_was_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Tags], Flow::of(Kind::Named, Step::Abandon));
@@ -55,6 +62,11 @@ pub fn killed_while_a_named_bucket_is_deleted<B: Backend>(make: &impl AsyncFn() 
 /// A deleted claim for an existing bucket no longer exists, and the bucket stays.
 pub fn killed_while_access_is_revoked<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Brownfield, Ability::Inventory], Flow::of(Kind::Brownfield, Step::Remove));
+}
+
+/// A deleted claim for the bucket of another claim no longer exists, and the bucket stays.
+pub fn killed_while_access_to_a_shared_bucket_is_revoked<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &SHARED, Flow::of(Kind::Shared, Step::Remove));
 }
 
 /// A deleted claim of a class with `Retain` no longer exists, and its bucket stays.

@@ -130,6 +130,44 @@ pub fn claims_share_an_existing_bucket_with_separate_keys<B: Backend>(make: &imp
     });
 }
 
+/// A claim that names another one has keys of its own for the bucket of that one. Whichever is deleted first, the other keeps
+/// its access, and the bucket is deleted with the last.
+pub fn claims_share_a_created_bucket_until_the_last_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::SharedBuckets, Ability::Greenfield, Ability::Inventory], async |stage: &Stage<B>| {
+        let world = &stage.world;
+        let class = stage.class("shared", "Delete", &[("claimsMaySet", "bucketClaimName")]).await;
+        let before = stage.inventory().await;
+        let _operator = stage.start();
+        let share = async |guest: &str, creator: &str| {
+            let config = json!({ "bucketClaimName": creator });
+            world.claim_with(guest, json!({ "storageClassName": class, "additionalConfig": config })).await;
+        };
+        // The order of the claims does not matter.
+        share("guest", "creator").await;
+        world.wait_reason("guest", "BucketClaimNotFound").await;
+        let creator = stage.bind("creator", &class).await;
+        world.wait_bound("guest").await;
+        let guest = world.environment("guest").await;
+        assert_eq!(guest["BUCKET_NAME"], creator["BUCKET_NAME"]);
+        assert_ne!(guest["AWS_ACCESS_KEY_ID"], creator["AWS_ACCESS_KEY_ID"]);
+        stage.assert_usable(&creator).await;
+        if stage.can(Ability::Apps) {
+            assert_eq!(stage.backend.list(&guest).await, Ok(vec!["something".to_owned()]));
+        }
+        share("visitor", "creator").await;
+        world.wait_bound("visitor").await;
+        stage.unbind("visitor").await;
+        // The bucket is in use.
+        world.delete_claim("creator").await;
+        world.wait_reason("creator", "BucketInUse").await;
+        stage.assert_useless(&creator).await;
+        stage.assert_usable(&guest).await;
+        stage.unbind("guest").await;
+        world.wait_gone("creator").await;
+        assert_eq!(stage.inventory().await, before, "all is deleted with the last claim");
+    });
+}
+
 /// With the reclaim policy Retain, access is revoked with the claim, and the bucket with all its objects stays.
 pub fn retain_revokes_the_access_and_keeps_the_bucket<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Inventory], async |stage: &Stage<B>| {

@@ -13,6 +13,8 @@ pub enum Kind {
     Named,
     /// Access to a bucket that exists.
     Brownfield,
+    /// Access to the bucket that was created for another claim.
+    Shared,
     /// A new bucket that outlives its claim.
     Retain,
     /// A new bucket that outlives its claim if it is not empty.
@@ -105,6 +107,11 @@ impl Flow {
         Self { step, ..self }
     }
 
+    /// Whether the bucket exists before the claim, and outlives it.
+    pub(super) fn has_bucket_before(&self) -> bool {
+        matches!(self.kind, Kind::Brownfield | Kind::Shared)
+    }
+
     /// Whether the claim ends bound, rather than deleted.
     pub(super) fn ends_bound(&self) -> bool {
         match self.step {
@@ -130,7 +137,7 @@ impl Flow {
         match self.kind {
             Kind::IfEmpty => Some("ifEmpty"),
             Kind::Later => Some("after:1h"),
-            Kind::Generated | Kind::Named | Kind::Brownfield | Kind::Retain => None,
+            Kind::Generated | Kind::Named | Kind::Brownfield | Kind::Shared | Kind::Retain => None,
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::world::seen;
 
 /// The claim of every flow.
 pub(super) const CLAIM: &str = "photos";
+/// The claim whose bucket it shares.
+const CREATOR: &str = "creator";
 
 /// A stage with a class, and with foreign objects on it.
 pub(super) struct Scene<B> {
@@ -51,7 +53,20 @@ impl<B: Backend> Scene<B> {
             stage.backend.create_bucket(bucket).await;
             parameters.push(("bucketName", bucket));
         }
-        self.class = Some(stage.class("class", policy, &parameters).await);
+        if flow.kind == Kind::Shared {
+            parameters.push(("claimsMaySet", "bucketClaimName"));
+        }
+        let class = stage.class("class", policy, &parameters).await;
+        if flow.kind == Kind::Shared {
+            let mut operator = stage.started().await;
+            let app = stage.bind(CREATOR, &class).await;
+            stage.backend.put(&app, "theirs").await.unwrap();
+            bucket.clone_from(&app["BUCKET_NAME"]);
+            stage.world.wait_event(CREATOR, "Bound").await;
+            operator.terminate();
+            operator.ended(crate::base::patience()).await;
+        }
+        self.class = Some(class);
         self.before = stage.footprint().await;
     }
 
@@ -200,6 +215,7 @@ impl<B: Backend> Scene<B> {
             }
             Kind::Named => json!({ "bucketName": self.bucket }),
             Kind::Brownfield => json!({}),
+            Kind::Shared => json!({ "additionalConfig": { "bucketClaimName": CREATOR } }),
         };
         spec["storageClassName"] = json!(self.class);
         spec
@@ -307,7 +323,7 @@ impl<B: Backend> Scene<B> {
         let kinds: Vec<&str> = made.objects.keys().filter_map(|name| name.split(' ').next()).collect();
         assert_eq!(kinds, ["ConfigMap", "ObjectBucket", "ObjectBucketClaim", "Secret"], "one of each: {made:#?}");
         if stage.can(Ability::Inventory) {
-            let buckets = usize::from(self.flow.kind != Kind::Brownfield);
+            let buckets = usize::from(!self.flow.has_bucket_before());
             assert_eq!(made.store.buckets.len(), buckets, "buckets: {made:#?}");
             assert_eq!(made.store.users.len(), usize::from(!self.flow.shares_keys), "users: {made:#?}");
             self.wait_for_one_key(&app["AWS_ACCESS_KEY_ID"]).await;
@@ -333,7 +349,7 @@ impl<B: Backend> Scene<B> {
     async fn made(&self) -> Footprint {
         let mut now = self.stage.footprint().await;
         let mut before = self.before.clone();
-        if self.flow.kind == Kind::Brownfield {
+        if self.flow.has_bucket_before() {
             let shared = (now.store.buckets.remove(&self.bucket), before.store.buckets.remove(&self.bucket));
             let settings = |bucket: Option<Bucket>| bucket.map(|bucket| bucket.settings);
             assert_eq!(settings(shared.0), settings(shared.1), "the bucket that existed is reconfigured");
@@ -357,7 +373,7 @@ impl<B: Backend> Scene<B> {
         if uses {
             assert!(left.store.buckets.values().all(|bucket| bucket.objects == ["something"]), "{left:#?}");
         }
-        if self.flow.kind == Kind::Brownfield {
+        if self.flow.has_bucket_before() {
             let was_used = uses && (self.flow.ends_bound() || matches!(self.flow.step, Step::Remove));
             let expected: &[_] = if was_used { &["something", "theirs"] } else { &["theirs"] };
             let now = self.stage.inventory().await;

@@ -8,8 +8,9 @@ use crate::cli::view::{Classes, Records};
 use crate::controller::{read_owner, would_be};
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
+use crate::decide::request::{self, Asked};
 use crate::decide::sample::has_same_credentials;
-use crate::decide::{codec, record, request};
+use crate::decide::{codec, record};
 use crate::store::{ClaimId, Inventory, Provisioner, Record, TaggedResource};
 
 /// No claim has this uid.
@@ -31,7 +32,7 @@ pub(crate) struct Place {
 /// The class cannot be used; a sentence with the reason.
 pub(crate) fn planned<P: Provisioner>(store: &P, class: &Class, claim: ClaimId) -> Result<Record, String> {
     let wanted = WantedBucket::Generated { prefix: "lost".to_owned() };
-    let plan = request::plan(store, class, &claim, (&wanted, None), None);
+    let plan = request::plan(store, class, &claim, Asked::bucket(&wanted), None);
     Ok(would_be(class, plan.map_err(|problem| problem.to_string())?, claim))
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct RecordDetails {
     pub(crate) name: String,
     pub(crate) class: String,
     pub(crate) reclaim_policy: &'static str,
-    pub(crate) mode: &'static str,
+    pub(crate) mode: String,
     pub(crate) bucket: String,
     pub(crate) region: String,
     pub(crate) host: String,
@@ -170,9 +170,10 @@ fn recorded(stored: Stored) -> RecordDetails {
         name: stored.name,
         class: class_name,
         reclaim_policy: reclaim_policy.as_str(),
-        mode: match plan.mode {
-            Mode::Created => "created for this claim",
-            Mode::Granted => "existed before the claim",
+        mode: match (&plan.shared_from, plan.mode) {
+            (Some(from), _) => format!("created for claim {}", from.name),
+            (None, Mode::Created) => "created for this claim".to_owned(),
+            (None, Mode::Granted) => "existed before the claim".to_owned(),
         },
         bucket: plan.bucket,
         region: plan.endpoint.region,

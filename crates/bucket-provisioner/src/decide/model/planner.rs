@@ -14,6 +14,7 @@ use crate::decide::plan::{self, RecordState, Surroundings};
 use crate::decide::record::{Author, Stored};
 use crate::decide::release::{Release as RealRelease, Retained, Schedule, UndoRequest};
 use crate::decide::request::Labels;
+use crate::decide::sharing::Creator;
 use crate::error::{CannotUndo, RecordProblem};
 use crate::store::{
     Access, AccessMode, AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Changes, ClaimId, Content,
@@ -95,8 +96,14 @@ pub(super) fn real_record_state(setup: &Setup, claim: Claim, record: Option<Reco
     };
     let class = real_class(setup, claim.asks);
     let (class, labels) = (&class, &Labels::new());
-    let surroundings =
-        Surroundings { provisioner: &Planner, provisioner_name: "model", cluster: CLUSTER, class, labels };
+    let surroundings = Surroundings {
+        provisioner: &Planner,
+        provisioner_name: "model",
+        cluster: CLUSTER,
+        class,
+        labels,
+        creator: &Creator::Missing,
+    };
     plan::record_state(&surroundings, &real_claim(claim, claim.asks), found).ok()
 }
 
@@ -139,10 +146,14 @@ fn real_release(release: Release) -> RealRelease {
 pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate::store::Record {
     let named_for = Claim { uid: record.names, ..claim };
     let planned = match real_class(setup, record.asks) {
-        ClassLookup::Found(class) => {
-            plan::record(&Planner, &real_claim(named_for, record.asks), &class, CLUSTER, Some(&Labels::new()))
-                .expect("it can be planned")
-        }
+        ClassLookup::Found(class) => plan::record(
+            &Planner,
+            &real_claim(named_for, record.asks),
+            &class,
+            (CLUSTER, &Creator::Missing),
+            Some(&Labels::new()),
+        )
+        .expect("it can be planned"),
         _ => unreachable!("the class is there"),
     };
     let claim = ClaimId { uid: record.uid.to_string(), ..planned.claim.clone() };

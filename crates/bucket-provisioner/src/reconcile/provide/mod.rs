@@ -73,12 +73,15 @@ async fn begin<'a, P: Provisioner>(
     let complete =
         |stored| legacy::complete(ctx.provisioner.as_ref(), &ctx.options.provisioner_name, class, &claim, stored);
     let labels = namespaces::labels(ctx, &claim, class).await?;
+    ctx.wait_for_creator(&claim);
+    let creator = ctx.creator(&claim);
     let surroundings = Surroundings {
         provisioner: ctx.provisioner.as_ref(),
         provisioner_name: &ctx.options.provisioner_name,
         cluster: &ctx.cluster,
         class,
         labels: &labels,
+        creator: &creator,
     };
     let found = records::find(ctx, &claim).await?;
     let stored = match plan::record_state(&surroundings, &claim, found)? {
@@ -88,7 +91,9 @@ async fn begin<'a, P: Provisioner>(
             {
                 events::class_warning(ctx, class, reason.name, &note).await;
             }
-            return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, record).await?)));
+            let attempt = Attempt::begin(ctx, claim, name, record).await?;
+            creator.check_account(attempt.record_state.record())?;
+            return Ok(Start::Attempt(Box::new(attempt)));
         }
         RecordState::Predecessor { stored, record } => {
             return Ok(Start::Attempt(Box::new(Attempt::adopt(ctx, claim, stored, record).await?)));

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub(crate) use self::last_status::{LastStatus, StatusChange};
 use self::upkeep_times::{Pending, UpkeepTimes};
 use self::waits::Waits;
-pub(crate) use self::waits::inputs;
+pub(crate) use self::waits::{Awaited, inputs};
 use crate::reasons;
 use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, ClaimId, Removal, SecretRef};
 use operator_runtime::engine::{Claimed, Remembered, Schedule, Table};
@@ -177,8 +177,8 @@ impl Remembered for ClaimMemory {
 pub(crate) struct Memory {
     since: Instant,
     claims: Table<ClaimMemory>,
-    /// Those that may wait for a bucket: few, while every change of a record asks for them.
-    wait_for_buckets: Mutex<HashSet<String>>,
+    /// Those that may await something: few, while every change of a record asks for them.
+    waiting: Mutex<HashSet<String>>,
 }
 
 /// The progress of the work on all claims.
@@ -194,7 +194,7 @@ pub(crate) struct Progress {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { since: Instant::now(), claims: Table::default(), wait_for_buckets: Mutex::default() }
+        Self { since: Instant::now(), claims: Table::default(), waiting: Mutex::default() }
     }
 }
 
@@ -304,21 +304,24 @@ impl Memory {
         woken
     }
 
-    /// Remembers which bucket the claim's removal waits for.
-    pub(crate) fn wait_for_bucket(&self, claim: &ClaimId, bucket: Option<&str>) {
-        self.entry(claim, |m| m.waits.for_bucket(bucket));
-        let mut waiting = self.wait_for_buckets.lock();
-        match bucket {
-            Some(_) => waiting.insert(claim.uid.clone()),
-            None => waiting.remove(&claim.uid),
-        };
+    /// Remembers what a claim waits for.
+    pub(crate) fn wait_for(&self, claim: &ClaimId, awaited: Option<Awaited>) {
+        let is_some = awaited.is_some();
+        self.entry(claim, |m| m.waits.wait_for(awaited));
+        let mut waiting = self.waiting.lock();
+        if is_some {
+            waiting.insert(claim.uid.clone());
+        } else {
+            waiting.remove(&claim.uid);
+        }
     }
 
-    /// Ends the wait of every claim that waits for this bucket; returns their uids.
-    pub(crate) fn wake_for_bucket(&self, bucket: &str) -> HashSet<String> {
-        let mut waiting = self.wait_for_buckets.lock();
-        waiting.retain(|uid| self.claims.get(uid, |known| known.waits.is_for_a_bucket()));
-        let wakes = |uid: &&String| self.claims.get(uid, |known| known.waits.wake_for_bucket(bucket));
+    /// Ends the wait of every claim that waits for one of these; returns their uids.
+    pub(crate) fn wake_for(&self, changed: &[Awaited]) -> HashSet<String> {
+        let mut waiting = self.waiting.lock();
+        waiting.retain(|uid| self.claims.get(uid, |known| known.waits.awaits_something()));
+        let wakes =
+            |uid: &&String| self.claims.get(uid, |known| changed.iter().any(|changed| known.waits.wake_for(changed)));
         waiting.iter().filter(wakes).cloned().collect()
     }
 }
@@ -362,17 +365,21 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_is_free_wakes_the_claims_that_wait_for_it() {
+    fn a_change_wakes_the_claims_that_wait_for_it() {
         let memory = Memory::default();
-        let waits = |memory: &Memory| !memory.wait_for_buckets.lock().is_empty();
-        memory.wait_for_bucket(&claim(), Some("photos"));
-        assert!(memory.wake_for_bucket("other").is_empty());
-        assert_eq!(memory.wake_for_bucket("photos"), HashSet::from(["u".to_owned()]));
-        memory.wait_for_bucket(&claim(), None);
-        assert!(memory.wake_for_bucket("photos").is_empty() && !waits(&memory));
-        memory.wait_for_bucket(&claim(), Some("photos"));
+        let is_waiting = |memory: &Memory| !memory.waiting.lock().is_empty();
+        let (photos, other) = (Awaited::Bucket("photos".into()), Awaited::Bucket("other".into()));
+        memory.wait_for(&claim(), Some(photos.clone()));
+        assert!(memory.wake_for(&[other]).is_empty());
+        assert_eq!(
+            memory.wake_for(&[Awaited::Creator("ns".into(), "c".into()), photos.clone()]),
+            HashSet::from(["u".to_owned()])
+        );
+        memory.wait_for(&claim(), None);
+        assert!(memory.wake_for(std::slice::from_ref(&photos)).is_empty() && !is_waiting(&memory));
+        memory.wait_for(&claim(), Some(photos.clone()));
         memory.forget("u");
-        assert!(memory.wake_for_bucket("photos").is_empty() && !waits(&memory));
+        assert!(memory.wake_for(&[photos]).is_empty() && !is_waiting(&memory));
     }
 
     #[test]

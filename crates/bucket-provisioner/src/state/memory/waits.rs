@@ -43,8 +43,17 @@ pub(crate) struct Waits {
     /// The id of a key that was refused before, and works now.
     working_key: Option<Box<str>>,
     owner_secret: Option<Box<OwnerSecret>>,
-    /// The bucket that the removal waits for, until no other record names it.
-    bucket: Option<Box<str>>,
+    /// What else the claim waits for.
+    awaited: Option<Box<Awaited>>,
+}
+
+/// What a claim waits for, until an ObjectBucket changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// That no other ObjectBucket names this bucket, which is to be deleted.
+    Bucket(String),
+    /// The bucket of the claim with this namespace and name.
+    Creator(String, String),
 }
 
 impl Waits {
@@ -167,18 +176,18 @@ impl Waits {
         true
     }
 
-    /// Remembers which bucket the claim's removal waits for.
-    pub(super) fn for_bucket(&mut self, bucket: Option<&str>) {
-        self.bucket = bucket.map(Box::from);
+    /// Remembers what the claim waits for.
+    pub(super) fn wait_for(&mut self, awaited: Option<Awaited>) {
+        self.awaited = awaited.map(Box::new);
     }
 
-    pub(super) fn is_for_a_bucket(&self) -> bool {
-        self.bucket.is_some()
+    pub(super) fn awaits_something(&self) -> bool {
+        self.awaited.is_some()
     }
 
-    /// Ends the wait if it is for this bucket.
-    pub(super) fn wake_for_bucket(&mut self, bucket: &str) -> bool {
-        let waits = self.bucket.as_deref() == Some(bucket);
+    /// Ends the wait if it is for this.
+    pub(super) fn wake_for(&mut self, changed: &Awaited) -> bool {
+        let waits = self.awaited.as_deref() == Some(changed);
         if waits {
             self.schedule.wake();
         }

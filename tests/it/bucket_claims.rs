@@ -1,0 +1,267 @@
+//! `bucketClaimName`: a second claim of a namespace gets keys of its own to a bucket that was created for the first one. (That
+//! the order of creation and deletion does not matter is in the kit.)
+
+use std::time::Duration;
+
+use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Call;
+use crate::support::{World, bucket_of, phase, seen};
+
+const SHARES: (&str, &str) = ("claimsMaySet", "bucketClaimName");
+
+async fn class(world: &World) -> String {
+    world.class_with("shared", "Delete", &[SHARES]).await
+}
+
+fn reader_of(creator: &str, class: &str) -> Value {
+    let config = json!({ "bucketClaimName": creator, "accessMode": "ReadOnly" });
+    json!({ "storageClassName": class, "additionalConfig": config })
+}
+
+/// A Bound claim with an object, and a Bound one that reads it; returns the bucket.
+async fn bind(world: &World, class: &str) -> String {
+    world.claim("loader", class).await;
+    let bucket = bucket_of(&world.wait_bound("loader").await);
+    world.claim_with("reader", reader_of("loader", class)).await;
+    world.wait_bound("reader").await;
+    world.app("loader").await.put(&bucket, "first").await.unwrap();
+    bucket
+}
+
+async fn edit(world: &World, claim: &str, config: Value) {
+    let patch = json!({ "spec": { "additionalConfig": config } });
+    world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_of_a_claims_bucket_cannot_write() {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("loader", &class).await;
+    let bucket = bucket_of(&world.wait_bound("loader").await);
+    world.aws.clear();
+    world.claim_with("reader", reader_of("loader", &class)).await;
+    world.wait_bound("reader").await;
+    let mut calls = world.aws.names();
+    calls.sort();
+    let expected = ["CreateAccessKey", "CreateUser", "GetBucketTagging", "GetObject", "ListObjectsV2", "PutUserPolicy"];
+    assert_eq!(calls, expected);
+    world.app("loader").await.put(&bucket, "first").await.unwrap();
+    let (loader, reader) = (world.environment("loader").await, world.environment("reader").await);
+    assert_eq!(reader["BUCKET_NAME"], bucket);
+    assert_ne!(reader["AWS_ACCESS_KEY_ID"], loader["AWS_ACCESS_KEY_ID"]);
+    let app = world.app("reader").await;
+    assert_eq!(app.list(&bucket).await.unwrap(), ["first"]);
+    assert!(app.put(&bucket, "second").await.is_err());
+
+    world.delete_claim("reader").await;
+    world.wait_gone("reader").await;
+    assert!(app.list(&bucket).await.is_err());
+    world.app("loader").await.put(&bucket, "second").await.unwrap();
+    operator.stop().await;
+}
+
+/// The bucket's own keys of KMS and the tags of its class are those of the user, too.
+#[tokio::test]
+async fn a_reader_gets_what_the_bucket_needs_and_sets_nothing() {
+    let world = World::new().await;
+    let key = "arn:aws:kms:eu-central-1:123456789012:key/0123-abcd";
+    let (may_set, set) = ("claimsMaySet", "bucketClaimName,expireAfter");
+    let parameters = [(may_set, set), ("encryption", "aws:kms"), ("kmsKey", key), ("tags", "team=shop")];
+    let class = world.class_with("shared", "Delete", &parameters).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    bind(&world, &class).await;
+    let uid = world.claims().get("reader").await.unwrap().uid().unwrap();
+    let user = world.account.users_with(&uid).await.pop().unwrap();
+    let iam = &world.account.iam;
+    let policy = iam.get_user_policy().user_name(&user).policy_name("bucket-access").send().await.unwrap();
+    assert!(policy.policy_document().contains("kms"), "{}", policy.policy_document());
+    let tags = iam.list_user_tags().user_name(&user).send().await.unwrap().tags;
+    assert!(tags.iter().any(|tag| tag.key == "team" && tag.value == "shop"), "{tags:?}");
+
+    let mut spec = reader_of("loader", &class);
+    spec["additionalConfig"]["expireAfter"] = json!("7d");
+    world.claim_with("cleaner", spec).await;
+    let message = world.wait_reason("cleaner", "SettingNotAllowed").await;
+    assert!(message.contains("expireAfter") && message.contains("only that one sets it"), "{message}");
+    operator.stop().await;
+}
+
+#[rstest]
+#[case::not_listed("", json!({}), "SettingNotAllowed", "does not let claims set it (claimsMaySet)")]
+#[case::itself("reader", json!({}), "BucketClaimNotShareable", "this claim itself")]
+#[case::a_new_bucket("loader", json!({ "generateBucketName": "x" }), "BucketClaimNotShareable", "remove one of both")]
+#[case::another_bucket("loader", json!({ "bucketName": "other" }), "BucketClaimNotShareable", "remove one of both")]
+#[case::guest_of_a_guest("guest", json!({}), "BucketClaimNotShareable", "name \"loader\"")]
+#[case::brownfield("archivist", json!({}), "BucketClaimNotShareable", "use its StorageClass")]
+#[tokio::test]
+async fn what_cannot_be_shared_fails_the_claim(
+    #[case] creator: &str,
+    #[case] more: Value,
+    #[case] reason: &str,
+    #[case] part: &str,
+) {
+    let world = World::new().await;
+    let class = if creator.is_empty() { world.class("shared").await } else { class(&world).await };
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("loader", &class).await;
+    world.wait_bound("loader").await;
+    match creator {
+        "guest" => {
+            world.claim_with("guest", reader_of("loader", &class)).await;
+            world.wait_bound("guest").await;
+        }
+        "archivist" => {
+            let archive = world.unique("archive");
+            world.account.create_bucket(&archive).await;
+            let brownfield = world.class_with("archive", "Retain", &[("bucketName", &archive)]).await;
+            world.claim("archivist", &brownfield).await;
+            world.wait_bound("archivist").await;
+        }
+        _ => {}
+    }
+    world.aws.clear();
+    let mut spec = reader_of(if creator.is_empty() { "loader" } else { creator }, &class);
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    world.claim_with("reader", spec).await;
+    let message = world.wait_reason("reader", reason).await;
+    assert!(message.contains(part) && message.contains("bucketClaimName"), "{message}");
+    assert_eq!(phase(&world.claims().get("reader").await.unwrap()), Some(ClaimPhase::Failed));
+    assert_eq!(world.aws.writes(), [""; 0]);
+    world.delete_claim("reader").await;
+    world.wait_gone("reader").await;
+    operator.stop().await;
+}
+
+/// A claim of another namespace is as good as none.
+#[tokio::test]
+async fn a_claim_of_another_namespace_is_not_found() {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let elsewhere: Api<ObjectBucketClaim> = Api::namespaced(world.client.clone(), "default");
+    let name = world.unique("loader");
+    let operator = Operator::with(&world, Operator::options(&world).with_namespace(None));
+    world.claim_with("reader", reader_of(&name, &class)).await;
+    let missing = world.wait_reason("reader", "BucketClaimNotFound").await;
+    assert_eq!(phase(&world.claims().get("reader").await.unwrap()), Some(ClaimPhase::Pending));
+    let claim = json!({
+        "apiVersion": "objectbucket.io/v1alpha1",
+        "kind": "ObjectBucketClaim",
+        "metadata": { "name": name },
+        "spec": { "storageClassName": class, "generateBucketName": name },
+    });
+    elsewhere.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
+    let is_bound =
+        |claim: Option<&ObjectBucketClaim>| claim.is_some_and(|claim| phase(claim) == Some(ClaimPhase::Bound));
+    seen(&elsewhere, &name, is_bound).await.expect("it is bound");
+    for (number, asked) in [name.clone(), format!("default/{name}")].into_iter().enumerate() {
+        let claim = format!("reader-{number}");
+        world.claim_with(&claim, reader_of(&asked, &class)).await;
+        let message = world.wait_reason(&claim, "BucketClaimNotFound").await;
+        assert_eq!(message.replace(&asked, &name), missing);
+    }
+    elsewhere.delete(&name, &DeleteParams::default()).await.unwrap();
+    seen(&elsewhere, &name, |claim| claim.is_none()).await.expect("it is deleted");
+    operator.stop().await;
+}
+
+/// A bucket of a chosen name was deleted by hand, and somebody else has one of that name now.
+#[tokio::test]
+async fn a_bucket_without_the_creators_tags_is_not_shared() {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bucket = world.unique("photos");
+    world.claim_with("loader", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    world.wait_bound("loader").await;
+    let s3 = &world.account.s3;
+    s3.delete_bucket().bucket(&bucket).send().await.unwrap();
+    world.account.create_bucket(&bucket).await;
+    let uid = world.claim_with("reader", reader_of("loader", &class)).await.uid().unwrap();
+    let message = world.wait_reason("reader", "OwnershipLost").await;
+    assert!(message.contains("ObjectBucketClaim \"loader\""), "{message}");
+    assert!(world.account.users_with(&uid).await.is_empty());
+    s3.delete_bucket().bucket(&bucket).send().await.unwrap();
+    let uid = world.claim_with("other", reader_of("loader", &class)).await.uid().unwrap();
+    let message = world.wait_reason("other", "BucketGone").await;
+    assert!(message.contains("ObjectBucketClaim \"loader\""), "{message}");
+    assert!(world.account.users_with(&uid).await.is_empty());
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_bound_claim_keeps_the_bucket_that_it_shares() {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bucket = bind(&world, &class).await;
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    edit(&world, "reader", json!({ "bucketClaimName": "other" })).await;
+    let (_, note) = world.wait_event("reader", "EditIgnored").await;
+    assert!(note.contains("\"other\"") && note.contains(&bucket), "{note}");
+    edit(&world, "loader", json!({ "bucketClaimName": "other" })).await;
+    world.wait_event("loader", "EditIgnored").await;
+    assert_eq!(world.environment("reader").await["BUCKET_NAME"], bucket);
+    // The access mode is the reader's own.
+    edit(&world, "reader", json!({ "bucketClaimName": "loader", "accessMode": "ReadWrite" })).await;
+    world.wait_event_with("reader", "AccessChanged", "ReadWrite").await;
+    world.app("reader").await.put(&bucket, "second").await.unwrap();
+    operator.stop().await;
+}
+
+/// In either order of their adoption. From then on they are as before.
+#[rstest]
+#[case::creator_first(["loader", "reader"])]
+#[case::reader_first(["reader", "loader"])]
+#[tokio::test]
+async fn restored_claims_share_their_bucket_again(#[case] order: [&str; 2]) {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bucket = bind(&world, &class).await;
+    operator.stop().await;
+    let key = world.environment("reader").await["AWS_ACCESS_KEY_ID"].clone();
+    let mut backups = Vec::new();
+    for claim in order {
+        backups.push(world.back_up(claim).await);
+    }
+    for claim in order {
+        world.lose(claim).await;
+    }
+    let operator = Operator::with(&world, Operator::options(&world).with_resync(Duration::from_millis(500)));
+    for (claim, backup) in order.into_iter().zip(&backups) {
+        for object in [&backup.secret, &backup.config_map, &backup.record, &backup.claim] {
+            world.restore(object).await;
+        }
+        world.wait_reason(claim, "AdoptionNeeded").await;
+        world.set_action(&world.record_name(claim), "adopt").await;
+        world.wait_event(claim, "Adopted").await;
+        world.wait_bound(claim).await;
+    }
+    assert_eq!(world.environment("reader").await["AWS_ACCESS_KEY_ID"], key);
+    assert_eq!(world.app("reader").await.list(&bucket).await.unwrap(), ["first"]);
+    // Each is checked some times, with the tags that the adoption has changed.
+    world.aws.clear();
+    let checked = |calls: &[Call]| calls.iter().filter(|call| call.name == "GetBucketTagging").count() >= 6;
+    world.aws.wait_until("checks", checked).await;
+    for claim in order {
+        let events = world.events(claim).await;
+        assert!(!events.iter().any(|(_, reason, _)| reason == "OwnershipLost"), "{events:?}");
+        world.wait_reason(claim, "Bound").await;
+    }
+    world.delete_claim("loader").await;
+    world.wait_reason("loader", "BucketInUse").await;
+    world.delete_claim("reader").await;
+    world.wait_gone("reader").await;
+    world.wait_gone("loader").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}

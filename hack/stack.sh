@@ -6,7 +6,7 @@ set -euo pipefail
 usage() {
   cat <<'END'
 usage: hack/stack.sh up|down|env|status|build [--name NAME] [--with-other] [--with-seaweedfs]
-                                             [--without-controllers]
+                                             [--with-moto] [--without-controllers]
 
   up      starts the stack NAME (`default`) and waits until it is ready; harmless
           if it runs already. With --with-other there is another cluster as well,
@@ -14,6 +14,8 @@ usage: hack/stack.sh up|down|env|status|build [--name NAME] [--with-other] [--wi
           NAME-other; `env` names it in OTHER_KUBECONFIG, `down` takes it along. With
           --with-seaweedfs there is a store beside AWS, SeaweedFS, for tests of stores
           that are not AWS; `env` names it in SEAWEEDFS_URL, with admin credentials.
+          With --with-moto there is a second AWS emulator, moto, which checks what the
+          first does not; `env` names it in MOTO_URL.
           With --without-controllers there is no kube-controller-manager: nothing
           collects garbage, and namespaces that are deleted stay. Another `up`
           without that option adds it
@@ -33,6 +35,7 @@ What the user brings is used instead:
   AWS_ENDPOINT_URL    an AWS or emulator that runs, with your AWS credentials
   SEAWEEDFS_URL       a SeaweedFS that runs, with its S3 and IAM; admin credentials
                       in SEAWEEDFS_ACCESS_KEY_ID and SEAWEEDFS_SECRET_ACCESS_KEY
+  MOTO_URL            a moto that runs
   KUBEBUILDER_ASSETS  a folder with programs of the control plane; what it does
                       not have is built
 
@@ -54,6 +57,7 @@ up() {
   need openssl "make a key for service accounts"
   if ! is_up || lacks_controllers; then make_tools; fi
   if starts_seaweedfs; then make_seaweedfs; fi
+  if starts_moto; then make_moto; fi
   mkdir -p "$root"
   # In a folder that all may write to, anybody could have made it first.
   [[ -O $root && ! -L $root ]] || fail "$root belongs to somebody else"
@@ -77,6 +81,10 @@ up() {
     stop seaweedfs
     start_seaweedfs "$(free_ports 8)"
   fi
+  if starts_moto && [[ ! -f $state/moto.env ]]; then
+    stop moto
+    start_moto "$(free_ports 1)"
+  fi
   if lacks_controllers; then start_controllers; fi
   exec 8<&-
 }
@@ -87,6 +95,8 @@ lacks_controllers() { [[ $with_controllers && ! -f $state/run/kube-controller-ma
 # Whether the stack has a SeaweedFS of its own to be started.
 starts_seaweedfs() { [[ $with_seaweedfs ]] && ! brought SEAWEEDFS_URL; }
 
+starts_moto() { [[ $with_moto ]] && ! brought MOTO_URL; }
+
 # Starts the other cluster: to its stack, the AWS of this one is brought along.
 up_other() {
   ! brought OTHER_KUBECONFIG || return 0
@@ -96,6 +106,7 @@ up_other() {
     AWS_ENDPOINT_URL=$(source "$state/env" && echo "$AWS_ENDPOINT_URL")
     unset KUBECONFIG AWS_S3_PROVISIONER_STACK
     with_seaweedfs=
+    with_moto=
     select_stack "$stack-other"
     up
   )
@@ -176,6 +187,7 @@ environment() {
   is_up || fail "stack $stack is not up; to start it: $0 up --name $stack"
   cat "$state/env"
   [[ ! -f $state/seaweedfs.env ]] || cat "$state/seaweedfs.env"
+  [[ ! -f $state/moto.env ]] || cat "$state/moto.env"
   [[ -f $state-other/env ]] || return 0
   printf 'export OTHER_KUBECONFIG=%q\n' "$state-other/kubeconfig"
   # shellcheck disable=SC2016 # expanded where it is used
@@ -220,6 +232,7 @@ command=
 name=default
 with_other=
 with_seaweedfs=
+with_moto=
 with_controllers=yes
 while (($#)); do
   case $1 in
@@ -232,6 +245,7 @@ while (($#)); do
     --name=*) name=${1#*=} ;;
     --with-other) with_other=yes ;;
     --with-seaweedfs) with_seaweedfs=yes ;;
+    --with-moto) with_moto=yes ;;
     --without-controllers) with_controllers= ;;
     -h | --help) usage && exit ;;
     *) fail "unknown argument: $1; see $0 --help" ;;
@@ -259,6 +273,7 @@ case $command in
   build)
     make_tools
     if starts_seaweedfs; then make_seaweedfs; fi
+    if starts_moto; then make_moto; fi
     ;;
   *) usage >&2 && exit 2 ;;
 esac

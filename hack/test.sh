@@ -2,10 +2,10 @@
 # The tests: first those that need nothing, then those in tests/it and the
 # conformance kit of examples/http-provisioner, on a stack of their own that is
 # removed afterwards. What this shell has in KUBECONFIG, OTHER_KUBECONFIG,
-# AWS_ENDPOINT_URL and SEAWEEDFS_URL is used instead, be it clusters and stores
+# AWS_ENDPOINT_URL, SEAWEEDFS_URL and MOTO_URL is used instead, be it clusters and stores
 # of yours or a stack that runs:
 #
-#   hack/stack.sh up --with-other --with-seaweedfs; eval "$(hack/stack.sh env)"; hack/test.sh
+#   hack/stack.sh up --with-other --with-seaweedfs --with-moto; eval "$(hack/stack.sh env)"; hack/test.sh
 #
 # Of the calls at which operators are killed, and of those that are made to fail,
 # one in eight is tried, and SeaweedFS and the mutants of the conformance kit
@@ -33,7 +33,7 @@ trap 'exit 143' TERM HUP
 trap 'hack/stack.sh down --name "$stack"' EXIT
 # Without it, what a running stack gave to this shell counts as the user's own.
 unset AWS_S3_PROVISIONER_STACK
-hack/stack.sh up --name "$stack" --with-other "${seaweedfs[@]}"
+hack/stack.sh up --name "$stack" --with-other --with-moto "${seaweedfs[@]}"
 environment=$(hack/stack.sh env --name "$stack")
 eval "$environment"
 

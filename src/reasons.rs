@@ -37,6 +37,7 @@ bucket_provisioner::reasons! {
         NOT_VISIBLE_YET = "NotVisibleYet": "AWS does not show yet what was just created", "wait";
         BUCKET_NOT_FOUND = "BucketNotFound": "AWS does not show the bucket, which may be new", "wait";
         OBJECTS_NOT_DELETED = "ObjectsNotDeleted": "objects of a deleted claim's bucket cannot be deleted; the message names the first", "check for an object lock or a bucket policy";
+        OBJECTS_LOCKED = "ObjectsLocked": "objects of a deleted claim's bucket are locked; the message names the first, and until when", "wait until then; or annotate the ObjectBucket with `objectbucket.io/orphan=forget` to keep the bucket (admin)";
         OBJECTS_KEEP_ARRIVING = "ObjectsKeepArriving": "a deleted claim's bucket was emptied three times, and something writes to it still", "stop what writes to it: server access logs, a replication rule, an application with other keys";
         HAS_ACCESS_POINTS = "BucketHasAccessPoints": "S3 does not delete a bucket with access points. They are searched for before anything in it is deleted, if the provisioning credentials may list them (`s3:ListAccessPoints`)", "delete the access points that the message names";
         ACCESS_STILL_WORKS = "AccessStillWorks": "the user of a deleted claim is not found, but the key in its Secret works: the user may be in another account", "wait; if it stays, check to which account the provisioning credentials belong";

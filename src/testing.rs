@@ -3,6 +3,7 @@
 //! Long, because the canned answers of S3 and IAM are of use only together.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Deref;
@@ -303,7 +304,14 @@ impl Stage {
 
     /// The ownership of objects that each CreateBucket names.
     pub(crate) fn ownerships(&self) -> Vec<Option<String>> {
-        self.store.ownerships.lock().unwrap().clone()
+        self.header("CreateBucket", "x-amz-object-ownership")
+    }
+
+    /// What the calls of an operation had in a header.
+    pub(crate) fn header(&self, operation: &str, header: &str) -> Vec<Option<String>> {
+        let headers = self.store.headers.lock().unwrap();
+        let of_operation = headers.iter().filter(|(of, _)| of == operation);
+        of_operation.map(|(_, headers)| headers.get(header).cloned()).collect()
     }
 
     /// The bodies of all calls of an operation, or their queries, in order.
@@ -366,6 +374,9 @@ impl fmt::Display for Refusal {
 /// For each call the operation, the host, the region of the signature, and the access key id.
 type Addressed = (String, String, String, String);
 
+/// An operation, and the headers of a call.
+type Headers = (String, BTreeMap<String, String>);
+
 type ExpectedOwners = Vec<(String, Option<String>)>;
 
 #[derive(Debug, Clone, Default)]
@@ -375,8 +386,8 @@ struct CannedStore {
     owners: Arc<Mutex<ExpectedOwners>>,
     addressed: Arc<Mutex<Vec<Addressed>>>,
     delay: Arc<Mutex<Duration>>,
-    /// Of each CreateBucket, the ownership of objects that it names.
-    ownerships: Arc<Mutex<Vec<Option<String>>>>,
+    /// By operation, of each call.
+    headers: Arc<Mutex<Vec<Headers>>>,
 }
 
 impl HttpConnector for CannedStore {
@@ -400,10 +411,8 @@ impl HttpConnector for CannedStore {
         } else {
             body
         };
-        if operation == "CreateBucket" {
-            let named = request.headers().get("x-amz-object-ownership").map(str::to_owned);
-            self.ownerships.lock().unwrap().push(named);
-        }
+        let headers = request.headers().iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.headers.lock().unwrap().push((operation.clone(), headers.collect()));
         self.calls.lock().unwrap().push((operation, sent));
         let answered = match answer {
             Some(Answer::Status { status, header, body }) => {
@@ -439,7 +448,7 @@ impl HttpClient for CannedStore {
 }
 
 /// What of a bucket has an address of its own.
-const SUB_RESOURCES: [(&str, &str); 7] = [
+const SUB_RESOURCES: [(&str, &str); 10] = [
     ("versioning", "BucketVersioning"),
     ("encryption", "BucketEncryption"),
     ("lifecycle", "BucketLifecycleConfiguration"),
@@ -447,6 +456,9 @@ const SUB_RESOURCES: [(&str, &str); 7] = [
     ("publicAccessBlock", "PublicAccessBlock"),
     ("logging", "BucketLogging"),
     ("policy", "BucketPolicy"),
+    ("object-lock", "ObjectLockConfiguration"),
+    ("cors", "BucketCors"),
+    ("notification", "BucketNotificationConfiguration"),
 ];
 
 /// The name of the operation that a request asks for.
@@ -475,6 +487,8 @@ fn operation(request: &HttpRequest, body: &str) -> String {
         "DELETE" if asks("versionId") => "DeleteObject",
         "DELETE" => "DeleteBucket",
         "HEAD" => "HeadBucket",
+        _ if asks("retention") => "GetObjectRetention",
+        _ if asks("legal-hold") => "GetObjectLegalHold",
         _ if asks("location") => "GetBucketLocation",
         _ if path.ends_with("/accesspoint") => "ListAccessPoints",
         _ if asks("tagging") => "GetBucketTagging",

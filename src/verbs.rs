@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::class::environment::Environment;
+use crate::class::namespace::AccountRegional;
 use crate::class::params::{ClassParameters, DEFAULT_REGION};
 use crate::class::target::Target;
 use crate::class::{names, plan};
@@ -208,6 +209,10 @@ impl Provisioner for AwsProvisioner {
 
     fn check_bucket_name(name: &str, mode: Mode) -> Result<(), String> {
         names::check(name, mode)
+    }
+
+    fn name_suffix(parameters: &ClassParameters) -> String {
+        parameters.namespace.as_ref().map(AccountRegional::suffix).unwrap_or_default()
     }
 
     fn endpoint(&self, parameters: &ClassParameters) -> Endpoint {

@@ -155,3 +155,16 @@ start_seaweedfs() {
   } >"$state/seaweedfs.partial"
   mv "$state/seaweedfs.partial" "$state/seaweedfs.env"
 }
+
+# The second emulator. It knows no keys, so any are good.
+start_moto() {
+  local url=http://127.0.0.1:$1
+  start moto AWS_DEFAULT_REGION=us-west-1 "$moto/bin/python" -m moto.server -H 127.0.0.1 -p "$1"
+  wait_for moto 60 answers "$url/moto-api/"
+  {
+    printf 'export MOTO_URL=%q\n' "$url"
+    # shellcheck disable=SC2016 # expanded where it is used
+    printf 'export AWS_S3_PROVISIONER_STACK="$AWS_S3_PROVISIONER_STACK "%q\n' "MOTO_URL=$url"
+  } >"$state/moto.partial"
+  mv "$state/moto.partial" "$state/moto.env"
+}

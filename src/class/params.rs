@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::class::namespace::{ACCOUNT_REGIONAL, AccountRegional, NAMESPACE, namespace};
 use crate::class::region::partition;
 use crate::class::values::{
     Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region, owner_role,
@@ -56,6 +57,14 @@ struct Raw {
     /// for all classes; the lower one counts.
     #[schemars(extend("default" = "none"))]
     iam_calls_per_second: Option<String>,
+    /// `account-regional`: buckets are in the namespace of the account and region, so that nobody else can ever have one of their
+    /// names. `-ACCOUNT-REGION-an` is appended to the name that a claim asks for. Needs `region`, and `accountId` unless
+    /// `ownerRole` or `permissionsBoundary` names the account.
+    #[schemars(extend("default" = "`global`"))]
+    bucket_namespace: Option<String>,
+    /// The account of the buckets, 12 digits; only with `bucketNamespace: account-regional`.
+    #[schemars(extend("default" = "that of `ownerRole` or `permissionsBoundary`"))]
+    account_id: Option<String>,
     /// ARN of a role that the operator's own identity, or the keys in `secretName`, assume for each call of the class: for
     /// [buckets in another account](admin-guide.md#buckets-in-another-account). Excludes `createBucketUser: "no"`.
     #[schemars(extend("default" = "none"))]
@@ -88,6 +97,8 @@ pub struct ClassParameters {
     pub iam_calls_per_second: Option<u32>,
     /// The role that the provisioning credentials assume.
     pub owner_role: Option<RoleRef>,
+    /// The namespace of new buckets; `None`: the global one.
+    pub namespace: Option<AccountRegional>,
 }
 
 impl Parameters for ClassParameters {
@@ -126,16 +137,26 @@ impl Parameters for ClassParameters {
         let region = raw.region.map(|region| Region::parse(&region, s3_endpoint.as_ref())).transpose()?;
         let of_aws = region.as_ref().filter(|_| s3_endpoint.is_none());
         let partition = of_aws.map(|region| partition(region.as_str()).id);
+        let permissions_boundary = raw.permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?;
+        let owner_role = owner_role(raw.owner_role, raw.owner_role_external_id, partition)?;
+        let arns =
+            [owner_role.as_ref().map(|role| role.name.as_str()), permissions_boundary.as_ref().map(PolicyArn::as_str)];
+        let namespace = namespace(raw.bucket_namespace.as_deref(), raw.account_id, region.as_ref(), arns)?;
+        if namespace.is_some() && common.bucket.is_some() {
+            let problem = "applies to new buckets, but bucketName names an existing one";
+            return Err(ParameterError::bad(NAMESPACE, ACCOUNT_REGIONAL, problem, "remove one of them"));
+        }
         Ok(Self {
             credentials,
             iam_endpoint: raw.iam_endpoint.map(|url| EndpointUrl::parse("iamEndpoint", &url)).transpose()?,
             s3_endpoint,
             addressing: addressing(raw.force_path_style.as_deref())?,
             iam_path: IamPath::parse(raw.iam_path.as_deref().unwrap_or(DEFAULT_IAM_PATH))?,
-            permissions_boundary: raw.permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
+            permissions_boundary,
+            namespace,
             claimed_bucket: claimed_bucket(raw.allow_claimed_bucket.as_deref(), common.bucket.is_some())?,
             iam_calls_per_second: raw.iam_calls_per_second.as_deref().map(calls_per_second).transpose()?,
-            owner_role: owner_role(raw.owner_role, raw.owner_role_external_id, partition)?,
+            owner_role,
             region,
         })
     }

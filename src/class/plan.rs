@@ -10,6 +10,9 @@ use crate::class::target::state;
 use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl};
 use bucket_provisioner::store::{Endpoint, Plan, Request};
 
+/// How apps address the bucket: in the path of the URL, or in its host. The name that COSI, Boto and Django have for it.
+const ADDRESSING_STYLE: &str = "AWS_S3_ADDRESSING_STYLE";
+
 /// Decides what the claim of a request gets.
 pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environment) -> Plan {
     let class = request.parameters;
@@ -38,6 +41,8 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     note(state::FORCE_PATH_STYLE, (class.addressing == Addressing::Path).then_some("true"));
     note(state::ALLOW_CLAIMED_BUCKET, (class.claimed_bucket == ClaimedBucket::Allowed).then_some("true"));
     plan.owner.role = class.owner_role.clone();
+    let style = if class.addressing == Addressing::Path { "path" } else { "virtual" };
+    plan.outputs.insert(ADDRESSING_STYLE.to_owned(), style.to_owned());
     plan
 }
 
@@ -108,6 +113,7 @@ pub(crate) mod tests {
                 grace: 86400s,
             },
             on_delete: Purge,
+            name_suffix: "",
             access: Access {
                 mode: ReadWrite,
                 most: ReadWrite,
@@ -129,7 +135,9 @@ pub(crate) mod tests {
             state: {
                 "iamPath": "/aws-s3-provisioner/",
             },
-            outputs: {},
+            outputs: {
+                "AWS_S3_ADDRESSING_STYLE": "virtual",
+            },
         }
         "#);
     }

@@ -5,6 +5,7 @@
 //! into these errors, `remedy` has the remedies, and `failure` maps each error to a reason and a retry.
 
 use crate::client::call::{Call, Identity, Operation, Resource};
+use crate::client::lock::Lock;
 use crate::client::remedy::{
     abac, access_points, allow, aws_message, expired, in_region, more_room, object_lock, refused, rejected,
     unknown_here, without_accounts,
@@ -109,6 +110,11 @@ pub enum Error {
         "bucket {bucket:?}, which was created for this claim, no longer exists. It is not recreated, because its content is lost: delete the claim and create a new one"
     )]
     BucketGone { bucket: String },
+    /// The class names another account than that of the provisioning credentials.
+    #[error(
+        "the provisioning credentials do not belong to account {account}, which is in the names of the class's buckets (bucketNamespace): correct accountId, or the credentials, in a new class"
+    )]
+    OtherNamespace { account: String },
     /// The bucket of another claim was deleted.
     #[error(
         "bucket {bucket:?} of ObjectBucketClaim {claim:?}, which this claim shares, no longer exists: delete both claims, and create new ones"
@@ -146,6 +152,11 @@ pub enum Error {
     /// them.
     #[error("bucket {bucket:?} cannot be emptied: {count} of its objects cannot be deleted, first {key:?} ({code}){}", object_lock(.code))]
     ObjectsNotDeleted { bucket: String, key: String, code: String, count: u64 },
+    /// Some objects are locked. `count` and `key` as before.
+    #[error(
+        "bucket {bucket:?} cannot be emptied: {count} of its objects cannot be deleted; the first, {key:?}, {lock}"
+    )]
+    ObjectsLocked { bucket: String, key: String, count: u64, lock: Lock },
     /// After all objects were deleted, others were there again.
     #[error(
         "bucket {bucket:?} is not empty, although everything in it was deleted several times ({removed} objects the last time): stop what writes to it, such as server access logging or a replication rule; retrying"

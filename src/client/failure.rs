@@ -1,5 +1,7 @@
 //! What an [`Error`] means to the controller: its reason, whether a retry can help, and whether the store has changed.
 
+use std::time::Duration;
+
 use crate::client::call::{Identity, Resource};
 use crate::client::error::{Error, Sent, SetBy};
 use crate::reasons;
@@ -71,6 +73,7 @@ impl Error {
             Self::QuotaExceeded { .. } => (reasons::QUOTA_EXCEEDED, Terminal),
             Self::BucketTaken { .. } => (reasons::BUCKET_TAKEN, Terminal),
             Self::WrongRegion { .. } => (reasons::WRONG_REGION, Terminal),
+            Self::OtherNamespace { .. } => (INVALID_CLASS_PARAMETER, Terminal),
             Self::BucketMissing { .. } => (reasons::BUCKET_MISSING, Terminal),
             Self::BucketClaimed { .. } => (reasons::BUCKET_CLAIMED, Terminal),
             Self::AccessStillWorks { .. } => (reasons::ACCESS_STILL_WORKS, Retryable),
@@ -82,6 +85,7 @@ impl Error {
             Self::TagsNotKept { .. } => (reasons::TAGS_NOT_KEPT, Terminal),
             Self::UserTaken { .. } => (reasons::USER_TAKEN, Terminal),
             Self::ObjectsNotDeleted { .. } => (reasons::OBJECTS_NOT_DELETED, Terminal),
+            Self::ObjectsLocked { .. } => (reasons::OBJECTS_LOCKED, Terminal),
             Self::ObjectsKeepArriving { .. } => (reasons::OBJECTS_KEEP_ARRIVING, Terminal),
             Self::HasAccessPoints { .. } => (reasons::HAS_ACCESS_POINTS, Terminal),
             Self::BucketNotEmpty { .. } => (reasons::NOT_VISIBLE_YET, Retryable),
@@ -92,6 +96,9 @@ impl Error {
     }
 }
 
+/// A reason of the library.
+const INVALID_CLASS_PARAMETER: &str = "InvalidClassParameter";
+
 impl Failure for Error {
     fn reason(&self) -> &'static str {
         self.reason_and_class().0
@@ -99,6 +106,13 @@ impl Failure for Error {
 
     fn class(&self) -> FailureClass {
         self.reason_and_class().1
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self.cause() {
+            Self::ObjectsLocked { lock, .. } => lock.remaining(),
+            _ => None,
+        }
     }
 
     fn is_lost(&self) -> bool {

@@ -9,6 +9,7 @@ pub mod error;
 pub(crate) mod failure;
 pub(crate) mod http;
 pub(crate) mod limiter;
+pub(crate) mod lock;
 pub mod owner;
 pub(crate) mod quota;
 pub(crate) mod remedy;

@@ -66,8 +66,14 @@ pub(crate) fn of(target: &Target<'_>) -> Needs {
             needs.entry(scope).or_default().extend(operation.actions().split(" and "));
         }
     }
+    if settings::may_bypass(target) {
+        needs.entry(Scope::Objects).or_default().insert(BYPASS);
+    }
     needs
 }
+
+/// With it, DeleteObjects can have a header.
+const BYPASS: &str = "s3:BypassGovernanceRetention";
 
 /// `None`: claims of such a class do not need it.
 fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
@@ -97,8 +103,18 @@ fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
         | O::PutPublicAccessBlock
         | O::GetBucketLogging
         | O::PutBucketLogging
+        | O::GetObjectLockConfiguration
+        | O::PutObjectLockConfiguration
+        | O::GetBucketCors
+        | O::PutBucketCors
+        | O::DeleteBucketCors
+        | O::GetBucketNotificationConfiguration
+        | O::PutBucketNotificationConfiguration
         | O::GetBucketPolicy
         | O::PutBucketPolicy => settings::needs(target).contains(&operation).then_some(Scope::Bucket),
+        O::GetObjectRetention | O::GetObjectLegalHold => {
+            settings::needs(target).contains(&operation).then_some(Scope::Objects)
+        }
         O::UntagUser => (has_user && settings::claims_may_tag(target)).then_some(Scope::User),
         O::ListBuckets | O::ListAccessPoints => creates.then_some(Scope::Account),
         O::ListUsers => has_user.then_some(Scope::Account),

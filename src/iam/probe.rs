@@ -17,6 +17,9 @@ use bucket_provisioner::store::Probe;
 /// With the claim's uid behind it, and its prefix before it, the key of an object that does not exist.
 pub(crate) const NO_SUCH_KEY: &str = ".aws-s3-provisioner/tries-whether-keys-work/";
 
+/// The MD5 of the part that is uploaded, `0`.
+const MD5_OF_PART: &str = "z80ghJXVZe9m59/5+Ydk2g==";
+
 /// How often, and how far apart, an upload is aborted.
 const ABORTS: u32 = 10;
 const ABORT_WAIT: Duration = Duration::from_millis(500);
@@ -112,7 +115,12 @@ async fn upload_part(app: &AppClients, target: &Target<'_>, upload: &str) -> Res
     }
     let bucket = target.bucket_ref();
     let part = app.s3.upload_part().bucket(bucket.name).key(key(target)).upload_id(upload).part_number(1);
-    let part = part.body(ByteStream::from_static(b"0")).set_expected_bucket_owner(bucket.account()).send();
+    // A bucket with a default retention demands a checksum ("PutObject", Amazon S3 API reference).
+    let part = part
+        .body(ByteStream::from_static(b"0"))
+        .content_md5(MD5_OF_PART)
+        .set_expected_bucket_owner(bucket.account())
+        .send();
     let answer = observe(&app.observer, call(target, Operation::UploadPart), part).await;
     match answer.as_ref().err().and_then(key_unusable) {
         Some(unusable) => Err(unusable),

@@ -21,7 +21,7 @@ use crate::client::error::Error;
 use crate::client::store::Store;
 use crate::s3::tags::{self, Ownership, Tags, ownership};
 use crate::s3::{settings, tagging};
-use bucket_provisioner::store::names::is_generated_for;
+use bucket_provisioner::store::names::is_bucket_for;
 use bucket_provisioner::store::{Mode, SharedFrom};
 
 /// The region in which CreateBucket answers 200 for a bucket that the caller already owns.
@@ -43,7 +43,8 @@ pub(crate) enum NameKind {
 
 impl NameKind {
     pub(crate) fn of(target: &Target<'_>) -> Self {
-        let generated = target.record.bucket_uids().into_iter().any(|uid| is_generated_for(target.bucket(), uid));
+        let suffix = &target.record.plan.name_suffix;
+        let generated = target.record.bucket_uids().into_iter().any(|uid| is_bucket_for(target.bucket(), suffix, uid));
         let only_ours = target.bucket_account().is_some() || target.endpoints.s3_is_foreign();
         if generated && only_ours { Self::Generated } else { Self::Chosen }
     }
@@ -98,7 +99,8 @@ async fn is_creators(store: &Store, target: &Target<'_>, from: &SharedFrom) -> R
     let found = tags_of(store, target).await?;
     let is_creators = match tags::value(&found, tags::CLAIM_UID) {
         Some(uid) => target.record.bucket_uids().contains(&uid),
-        None => NameKind::of(target) == NameKind::Generated,
+        // Some stores keep no tags.
+        None => target.endpoints.s3_is_foreign() && NameKind::of(target) == NameKind::Generated,
     };
     if is_creators {
         return Ok(());

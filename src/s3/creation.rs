@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, ObjectOwnership};
+use aws_sdk_s3::types::{BucketLocationConstraint, BucketNamespace, CreateBucketConfiguration, ObjectOwnership};
 use tokio::time::sleep;
 
+use crate::class::namespace;
 use crate::class::target::{BucketRef, Target};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::{Error, TakenBy};
@@ -58,6 +59,7 @@ pub(crate) async fn create(
     tags: &Tags,
     steps: &mut BucketSteps,
 ) -> Result<(), Error> {
+    in_namespace(target).map_err(Error::without_side_effects)?;
     store.check_quota(Operation::CreateBucket, Resource::bucket(target.bucket()))?;
     let answer = match NameKind::of(target) {
         _ if steps.untagged => tag_new(store, target, tags, steps).await,
@@ -66,6 +68,15 @@ pub(crate) async fn create(
     };
     steps.created = answer.is_ok();
     answer
+}
+
+/// Whether the provisioning credentials belong to the account that the name of the bucket contains.
+fn in_namespace(target: &Target<'_>) -> Result<(), Error> {
+    let named = namespace::account_of(&target.record.plan.name_suffix);
+    match (named, target.record.account.as_deref()) {
+        (Some(named), Some(account)) if named != account => Err(Error::OtherNamespace { account: named.to_owned() }),
+        _ => Ok(()),
+    }
 }
 
 async fn create_generated(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
@@ -273,6 +284,9 @@ async fn create_bucket_with(
     let configuration = (region != US_EAST_1 || !tags.is_empty()).then_some(configuration);
     let call = store.s3.create_bucket().bucket(target.bucket()).set_create_bucket_configuration(configuration);
     let call = call.set_object_ownership(ownership);
+    let is_regional = !target.record.plan.name_suffix.is_empty();
+    let call = call.set_bucket_namespace(is_regional.then_some(BucketNamespace::AccountRegional));
+    let call = call.set_object_lock_enabled_for_bucket(settings::locks_objects(target).then_some(true));
     let created = store.call(Operation::CreateBucket, Resource::bucket(target.bucket()), || call.clone().send()).await;
     store.note_quota(Operation::CreateBucket, created.as_ref().err());
     created.map(drop)

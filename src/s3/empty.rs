@@ -27,6 +27,14 @@ const FOLDERS_AT_ONCE: usize = 2;
 /// Calls about a single object or upload that run at the same time.
 const SMALL_CALLS_IN_FLIGHT: usize = 8;
 
+/// A bucket that is emptied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Emptied<'a> {
+    pub(crate) of: BucketRef<'a>,
+    /// Also objects that are locked in the mode `GOVERNANCE`.
+    pub(crate) bypasses_governance: bool,
+}
+
 /// What one call of [`remove_objects`] did.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -68,13 +76,16 @@ impl Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Undeleted {
     pub(crate) key: String,
+    /// `None` in a store that does not name it.
+    pub(crate) version: Option<String>,
     pub(crate) code: String,
     pub(crate) count: u64,
 }
 
 impl Undeleted {
     fn of(error: &s3::types::Error) -> Self {
-        Self { key: error.key.clone().unwrap_or_default(), code: code_of(error).to_owned(), count: 1 }
+        let (key, version) = (error.key.clone().unwrap_or_default(), error.version_id.clone());
+        Self { key, version, code: code_of(error).to_owned(), count: 1 }
     }
 
     pub(crate) fn and(self, other: Self) -> Self {
@@ -89,12 +100,12 @@ impl Undeleted {
 /// listing of the whole bucket proves that nothing is.
 pub(crate) async fn remove_objects(
     store: &Store,
-    bucket: BucketRef<'_>,
+    bucket: Emptied<'_>,
     from: Option<Cursor>,
     in_a_row: bool,
 ) -> Result<Progress, CallError> {
     let limits = Limits::new(OBJECTS_PER_CALL, LISTING_TIME);
-    let Some((first, whole)) = Listing::new(store, bucket, &limits).from(from).step().await? else {
+    let Some((first, whole)) = Listing::new(store, bucket.of, &limits).from(from).step().await? else {
         return Ok(Progress { reached: Reached::End, ..Progress::default() });
     };
     let rest = async {
@@ -120,7 +131,7 @@ pub(crate) async fn remove_objects(
 /// Each folder is polled as long as another one is, so that no call waits for an answer that nobody reads.
 async fn in_folders(
     store: &Store,
-    bucket: BucketRef<'_>,
+    bucket: Emptied<'_>,
     folders: Vec<Listing<'_>>,
     whole: Listing<'_>,
 ) -> Result<Progress, CallError> {
@@ -145,7 +156,7 @@ async fn in_folders(
 /// Deletes a page and what is listed then.
 async fn delete_all(
     store: &Store,
-    bucket: BucketRef<'_>,
+    bucket: Emptied<'_>,
     page: Option<Page>,
     rest: Listing<'_>,
     in_flight: usize,
@@ -159,7 +170,7 @@ async fn delete_all(
 }
 
 /// Holds the page's memory until its objects are deleted.
-async fn delete_page(store: &Store, bucket: BucketRef<'_>, page: Page) -> Result<Progress, CallError> {
+async fn delete_page(store: &Store, bucket: Emptied<'_>, page: Page) -> Result<Progress, CallError> {
     let Page { objects, next, memory: _memory } = page;
     let (removed, undeleted) = delete_objects(store, bucket, objects).await?;
     Ok(Progress { removed, undeleted, reached: next.map_or(Reached::End, Reached::At) })
@@ -169,7 +180,7 @@ async fn delete_page(store: &Store, bucket: BucketRef<'_>, page: Page) -> Result
 /// Those that were throttled are deleted by the next call that the rate limit allows.
 async fn delete_objects(
     store: &Store,
-    bucket: BucketRef<'_>,
+    bucket: Emptied<'_>,
     mut objects: Vec<ObjectIdentifier>,
 ) -> Result<(u64, Option<Undeleted>), CallError> {
     let (mut removed, mut undeleted, mut backoff) = (0, None, Backoff::default());
@@ -178,10 +189,11 @@ async fn delete_objects(
         let call = store
             .listing_s3
             .delete_objects()
-            .bucket(bucket.name)
-            .set_expected_bucket_owner(bucket.account())
-            .set_delete(delete);
-        let (operation, resource) = (Operation::DeleteObjects, Resource::bucket(bucket.name));
+            .bucket(bucket.of.name)
+            .set_expected_bucket_owner(bucket.of.account())
+            .set_delete(delete)
+            .set_bypass_governance_retention(bucket.bypasses_governance.then_some(true));
+        let (operation, resource) = (Operation::DeleteObjects, Resource::bucket(bucket.of.name));
         let partly = |answer: &DeleteObjectsOutput| answer.errors().iter().any(is_throttled);
         let answer = match store.call_for_parts(operation, resource, || call.clone().send(), partly).await {
             // A key can contain characters that XML cannot express, and not every store supports this call.
@@ -222,7 +234,7 @@ fn is_throttled(error: &s3::types::Error) -> bool {
 
 async fn delete_one_by_one(
     store: &Store,
-    bucket: BucketRef<'_>,
+    bucket: Emptied<'_>,
     objects: Vec<ObjectIdentifier>,
 ) -> Result<(u64, Option<Undeleted>), CallError> {
     let sum = stream::iter(objects)
@@ -239,25 +251,26 @@ async fn delete_one_by_one(
 /// Deletes an object; returns it if the store refuses.
 async fn delete_object(
     store: &Store,
-    bucket: BucketRef<'_>,
+    bucket: Emptied<'_>,
     object: ObjectIdentifier,
 ) -> Result<Option<Undeleted>, CallError> {
     let ObjectIdentifier { key, version_id, .. } = object;
     let call = store
         .listing_s3
         .delete_object()
-        .bucket(bucket.name)
-        .set_expected_bucket_owner(bucket.account())
+        .bucket(bucket.of.name)
+        .set_expected_bucket_owner(bucket.of.account())
         .key(&key)
-        .set_version_id(version_id);
-    match store.call(Operation::DeleteObject, Resource::bucket(bucket.name), || call.clone().send()).await {
+        .set_version_id(version_id.clone())
+        .set_bypass_governance_retention(bucket.bypasses_governance.then_some(true));
+    match store.call(Operation::DeleteObject, Resource::bucket(bucket.of.name), || call.clone().send()).await {
         Ok(_) => {
             store.purged(1);
             Ok(None)
         }
         Err(error) if is_gone(error.code()) => Ok(None),
         Err(error) if error.code() == "AccessDenied" => {
-            Ok(Some(Undeleted { key, code: error.code().to_owned(), count: 1 }))
+            Ok(Some(Undeleted { key, version: version_id, code: error.code().to_owned(), count: 1 }))
         }
         Err(error) => Err(error),
     }

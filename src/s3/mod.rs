@@ -7,6 +7,7 @@ pub(crate) mod creation;
 pub(crate) mod empty;
 pub(crate) mod emptying;
 pub(crate) mod listing;
+pub(crate) mod locks;
 pub(crate) mod purge;
 pub(crate) mod settings;
 pub(crate) mod tagging;

@@ -4,13 +4,15 @@ use super::{access_points, listing};
 use crate::class::target::{BucketRef, Target};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
+use crate::client::lock::Lock;
 use crate::client::remedy::in_region;
 use crate::client::store::Store;
 use crate::s3::bucket::{Age, NameKind, age_of, is_in_account};
-use crate::s3::empty::{Undeleted, abort_uploads, remove_objects};
+use crate::s3::empty::{Emptied, Undeleted, abort_uploads, remove_objects};
 use crate::s3::emptying::{Emptyings, Pass};
 use crate::s3::tagging;
 use crate::s3::tags::{Ownership, ownership};
+use crate::s3::{locks, settings};
 use bucket_provisioner::store::BucketRemoval;
 
 /// Decides whether the bucket of a record may be deleted: `Err` has the reason.
@@ -96,13 +98,15 @@ pub(crate) async fn delete(store: &Store, target: &Target<'_>, emptyings: &Empty
     if emptying.is_new() {
         access_points::require_none(store, bucket).await?;
     }
-    let progress = remove_objects(store, bucket, emptying.from(), emptying.in_a_row()).await?;
+    let bypasses_governance = settings::bypasses_governance(store, target).await?;
+    let emptied = Emptied { of: bucket, bypasses_governance };
+    let progress = remove_objects(store, emptied, emptying.from(), emptying.in_a_row()).await?;
     let removed = progress.removed;
     let Some(pass) = emptying.add(progress) else {
         emptyings.keep(record, emptying);
         return Ok(BucketRemoval::partial(removed));
     };
-    match after_pass(store, bucket, pass).await {
+    match after_pass(store, emptied, pass).await {
         Ok(false) => {
             emptyings.keep(record, emptying);
             Ok(BucketRemoval::partial(removed))
@@ -115,10 +119,11 @@ pub(crate) async fn delete(store: &Store, target: &Target<'_>, emptyings: &Empty
 }
 
 /// Deletes the bucket, which should be empty; returns whether it was deleted. If not, another pass may help.
-async fn after_pass(store: &Store, bucket: BucketRef<'_>, pass: Pass) -> Result<bool, Error> {
+async fn after_pass(store: &Store, emptied: Emptied<'_>, pass: Pass) -> Result<bool, Error> {
+    let bucket = emptied.of;
     let Pass { removed, undeleted, is_last } = pass;
     if let Some(undeleted) = undeleted {
-        return if removed > 0 && !is_last { Ok(false) } else { Err(not_deleted(bucket, undeleted)) };
+        return if removed > 0 && !is_last { Ok(false) } else { Err(not_deleted(store, emptied, undeleted).await) };
     }
     let removed = removed + abort_uploads(store, bucket).await?;
     match delete_bucket(store, bucket).await? {
@@ -129,13 +134,22 @@ async fn after_pass(store: &Store, bucket: BucketRef<'_>, pass: Pass) -> Result<
     }
 }
 
-fn not_deleted(bucket: BucketRef<'_>, Undeleted { key, code, count }: Undeleted) -> Error {
+async fn not_deleted(store: &Store, emptied: Emptied<'_>, undeleted: Undeleted) -> Error {
+    let bucket = emptied.of;
     // A retry can help.
-    if matches!(code.as_str(), "InternalError" | "SlowDown" | "ServiceUnavailable") {
+    if matches!(undeleted.code.as_str(), "InternalError" | "SlowDown" | "ServiceUnavailable") {
         let resource = Resource::bucket(bucket.name);
-        return Error::StoreFailing { operation: Operation::DeleteObjects, resource, problem: code };
+        return Error::StoreFailing { operation: Operation::DeleteObjects, resource, problem: undeleted.code };
     }
-    Error::ObjectsNotDeleted { bucket: bucket.name.to_owned(), key, code, count }
+    let lock = locks::of(store, bucket, &undeleted.key, undeleted.version.as_deref()).await;
+    let (bucket, Undeleted { key, code, count, .. }) = (bucket.name.to_owned(), undeleted);
+    match lock {
+        Some(Lock::Until { is_final: false, .. }) if emptied.bypasses_governance => {
+            Error::ObjectsLocked { bucket, key, count, lock: Lock::BypassDenied }
+        }
+        Some(lock) => Error::ObjectsLocked { bucket, key, count, lock },
+        None => Error::ObjectsNotDeleted { bucket, key, code, count },
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

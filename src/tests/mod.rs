@@ -7,6 +7,7 @@ mod emptying;
 mod endpoints;
 mod foreign;
 mod inventory;
+mod locks;
 mod owner_role;
 mod policies;
 mod probe;

@@ -224,3 +224,37 @@ async fn a_key_of_kms_is_tried_by_an_upload_that_is_aborted() {
     assert_eq!(refused.reason(), "KeyUnusable");
     assert!(stage.calls().contains(&"AbortMultipartUpload".to_owned()), "nothing stays");
 }
+
+/// CreateBucket lets objects be locked; only a default retention takes a call.
+#[tokio::test]
+async fn a_bucket_has_its_lock_from_the_beginning() {
+    for (value, calls) in [("Enabled", &[][..]), ("GOVERNANCE:30d", &["PutObjectLockConfiguration"])] {
+        let stage = Stage::answering([
+            ("CreateBucket", bare(200)),
+            ("PutObjectLockConfiguration", bare(200)),
+            ("CreateUser", ok(CREATED)),
+            ("PutUserPolicy", ok("")),
+            ("CreateAccessKey", access_key()),
+        ]);
+        stage.provision(&with(&[("objectLock", value)])).await.unwrap();
+        assert_eq!(stage.header("CreateBucket", "x-amz-bucket-object-lock-enabled"), [Some("true".to_owned())]);
+        assert_eq!(of_settings(&stage), calls, "{value}");
+    }
+}
+
+/// An attempt that was killed after CreateBucket continues with it.
+#[tokio::test]
+async fn an_account_regional_bucket_is_created_in_its_namespace() {
+    let mut record = record();
+    record.plan.name_suffix = "-123456789012-us-west-1-an".into();
+    record.plan.bucket = format!("photos-x{}", record.plan.name_suffix);
+    record.account = Some("123456789012".into());
+    let stage = Stage::answering([("CreateBucket", s3_error(400, "InvalidNamespaceHeader"))]);
+    stage.provision(&record).await.unwrap_err();
+    assert_eq!(stage.header("CreateBucket", "x-amz-bucket-namespace"), [Some("account-regional".to_owned())]);
+    record.account = Some("210987654321".into());
+    let stage = Stage::answering([]);
+    let refused = stage.provision(&record).await.unwrap_err();
+    assert_eq!((refused.reason(), stage.calls()), ("InvalidClassParameter", Vec::new()));
+    assert!(refused.changed_nothing);
+}

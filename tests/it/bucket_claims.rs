@@ -1,16 +1,18 @@
 //! `bucketClaimName`: a second claim of a namespace gets keys of its own to a bucket that was created for the first one. (That
 //! the order of creation and deletion does not matter is in the kit.)
+//!
+//! Long, because the cases share what binds a claim and its reader.
 
 use std::time::Duration;
 
-use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
+use bucket_provisioner::api::{ClaimPhase, ObjectBucket, ObjectBucketClaim};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::operator::{Kind, Operator};
-use crate::support::proxy::Call;
+use crate::support::proxy::{Call, Gate, Verdict};
 use crate::support::{World, bucket_of, phase, seen};
 
 const SHARES: (&str, &str) = ("claimsMaySet", "bucketClaimName");
@@ -74,7 +76,7 @@ async fn a_reader_gets_what_the_bucket_needs_and_sets_nothing() {
     let world = World::new().await;
     let key = "arn:aws:kms:eu-central-1:123456789012:key/0123-abcd";
     let (may_set, set) = ("claimsMaySet", "bucketClaimName,expireAfter");
-    let parameters = [(may_set, set), ("encryption", "aws:kms"), ("kmsKey", key), ("tags", "team=shop")];
+    let parameters = [(may_set, set), ("encryption", "aws:kms"), ("kmsKey", key), ("tags", "claim=${claim}")];
     let class = world.class_with("shared", "Delete", &parameters).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     bind(&world, &class).await;
@@ -84,7 +86,7 @@ async fn a_reader_gets_what_the_bucket_needs_and_sets_nothing() {
     let policy = iam.get_user_policy().user_name(&user).policy_name("bucket-access").send().await.unwrap();
     assert!(policy.policy_document().contains("kms"), "{}", policy.policy_document());
     let tags = iam.list_user_tags().user_name(&user).send().await.unwrap().tags;
-    assert!(tags.iter().any(|tag| tag.key == "team" && tag.value == "shop"), "{tags:?}");
+    assert!(tags.iter().any(|tag| tag.key == "claim" && tag.value == "reader"), "{tags:?}");
 
     let mut spec = reader_of("loader", &class);
     spec["additionalConfig"]["expireAfter"] = json!("7d");
@@ -261,6 +263,140 @@ async fn restored_claims_share_their_bucket_again(#[case] order: [&str; 2]) {
     world.wait_reason("loader", "BucketInUse").await;
     world.delete_claim("reader").await;
     world.wait_gone("reader").await;
+    world.wait_gone("loader").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
+/// A class that allows more does not widen it.
+#[tokio::test]
+async fn nobody_gets_more_than_the_class_of_the_bucket_allows() {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let dropbox = world.class_with("dropbox", "Delete", &[("accessMode", "WriteOnly")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("loader", &dropbox).await;
+    let bucket = bucket_of(&world.wait_bound("loader").await);
+    world.claim_with("reader", reader_of("loader", &class)).await;
+    let message = world.wait_reason("reader", "AccessModeNotAllowed").await;
+    assert!(message.contains("allows only WriteOnly"), "{message}");
+    edit(&world, "reader", json!({ "accessMode": null })).await;
+    world.wait_bound("reader").await;
+    let app = world.app("reader").await;
+    app.put(&bucket, "first").await.unwrap();
+    assert!(app.list(&bucket).await.is_err());
+    edit(&world, "reader", json!({ "accessMode": "ReadWrite" })).await;
+    let (_, note) = world.wait_event("reader", "EditIgnored").await;
+    assert!(note.contains("allows only WriteOnly"), "{note}");
+    operator.stop().await;
+}
+
+/// It loses what it has, so that the bucket can be deleted.
+#[tokio::test]
+async fn a_claim_that_is_not_bound_does_not_keep_the_bucket() {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("loader", &class).await;
+    let bucket = bucket_of(&world.wait_bound("loader").await);
+    world.aws.inject(|call| match call.name.as_str() {
+        "CreateAccessKey" => Verdict::Answer(403, DENIED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let uid = world.claim_with("reader", reader_of("loader", &class)).await.uid().unwrap();
+    world.wait_reason("reader", "AccessDenied").await;
+    assert_eq!(world.account.users_with(&uid).await.len(), 1);
+    world.delete_claim("loader").await;
+    world.wait_gone("loader").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    assert!(world.account.users_with(&uid).await.is_empty());
+    world.wait_reason("reader", "BucketClaimNotFound").await;
+    operator.stop().await;
+}
+
+const DENIED: &str = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
+
+/// The claim whose bucket it would share is deleted after the cache was read, and before the first key is issued.
+#[tokio::test]
+async fn a_bucket_that_is_being_deleted_gets_no_new_claims() {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("loader", &class).await;
+    let bucket = bucket_of(&world.wait_bound("loader").await);
+    let gate = Gate::closed();
+    let held = gate.clone();
+    world.kubernetes.inject(move |call| match call.name.as_str() {
+        "create objectbuckets" => Verdict::Hold(held.clone()),
+        _ => Verdict::Pass,
+    });
+    let deletion = Gate::closed();
+    let held = deletion.clone();
+    world.aws.inject(move |call| match call.name.as_str() {
+        "DeleteBucket" => Verdict::Hold(held.clone()),
+        _ => Verdict::Pass,
+    });
+    let uid = world.claim_with("reader", reader_of("loader", &class)).await.uid().unwrap();
+    assert!(gate.reached().await, "{:#?}", world.kubernetes.names());
+    world.delete_claim("loader").await;
+    assert!(deletion.reached().await, "{:#?}", world.aws.names());
+    // By now, nobody has seen that the bucket is shared.
+    gate.open();
+    world.wait_reason("reader", "BucketClaimNotShareable").await;
+    deletion.open();
+    world.wait_gone("loader").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    assert!(world.account.users_with(&uid).await.is_empty());
+    operator.stop().await;
+}
+
+/// The tags name the claim that has the bucket now, and the reader knows it also after that one was deleted.
+#[tokio::test]
+async fn a_reader_follows_the_bucket_to_the_claim_that_takes_it_back() {
+    let world = World::new().await;
+    let class = world.class_with("shared", "Delete", &[SHARES, ("onDelete", "after:7d")]).await;
+    let operator = Operator::with(&world, Operator::options(&world).with_resync(Duration::from_millis(500)));
+    let bucket = bind(&world, &class).await;
+    world.delete_claim("loader").await;
+    world.wait_gone("loader").await;
+    world.create_again("loader", &json!({ "storageClassName": class, "generateBucketName": "loader" })).await;
+    let uid = world.wait_bound("loader").await.uid().unwrap();
+    let record = world.record_name("reader");
+    let knows = |found: Option<&ObjectBucket>| {
+        let state = found.and_then(|found| found.spec.additional_state.as_ref());
+        state.and_then(|state| state.get("bucketClaimUIDs")).is_some_and(|uids| uids.starts_with(&uid))
+    };
+    seen(&world.records(), &record, knows).await.expect("the reader's ObjectBucket names the new claim");
+    world.delete_claim("loader").await;
+    world.wait_gone("loader").await;
+    world.aws.clear();
+    let checked = |calls: &[Call]| calls.iter().filter(|call| call.name == "GetBucketTagging").count() >= 3;
+    world.aws.wait_until("checks", checked).await;
+    world.wait_reason("reader", "Bound").await;
+    assert_eq!(world.app("reader").await.list(&bucket).await.unwrap(), ["first"]);
+
+    // When the time of the deletion comes, the bucket is in use.
+    world.delete_in(&world.record_name("loader"), 0).await;
+    world.wait_condition(&world.record_name("loader"), "DeletionScheduled", "RemovalFailed").await;
+    assert_eq!(world.app("reader").await.list(&bucket).await.unwrap(), ["first"]);
+    world.delete_claim("reader").await;
+    let (_, note) = world.wait_event_with("reader", "Removed", "is left to ObjectBucketClaim \"loader\"").await;
+    assert!(note.contains("may be deleted now"), "{note}");
+    world.wait_record_gone(&world.record_name("loader")).await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
+/// Its access is removed, so it does not use the bucket.
+#[tokio::test]
+async fn a_reader_that_vanished_does_not_keep_the_bucket() {
+    let world = World::new().await;
+    let class = class(&world).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bucket = bind(&world, &class).await;
+    world.forget_object(&world.claims(), "reader").await;
+    world.wait_orphaned(&world.record_name("reader"), "ClaimVanished").await;
+    world.delete_claim("loader").await;
     world.wait_gone("loader").await;
     assert!(!world.account.bucket_exists(&bucket).await);
     operator.stop().await;

@@ -48,9 +48,14 @@ const fn sharing_keys(step: Step) -> Flow {
 const fn with_settings(step: Step) -> Flow {
     let parameters = &[
         ("tags", "team=shop"),
-        ("bucketVersioning", "Suspended"),
+        ("bucketVersioning", "Enabled"),
+        ("encryption", "AES256"),
         ("expireAfter", "30d"),
+        ("publicAccess", "blocked"),
         ("objectOwnership", "BucketOwnerPreferred"),
+        ("objectLock", "Enabled"),
+        ("bucketCors", r#"{"CORSRules": [{"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}]}"#),
+        ("eventBridge", "true"),
     ];
     Flow { parameters, ..Flow::of(Kind::Generated, step) }
 }

@@ -1,13 +1,15 @@
 //! Secret and ConfigMap of a claim where others limit what can be written: immutable ones, and admission policies.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use provisioner_conformance::PATIENCE;
 
 use crate::support::operator::{Kind, Operator};
-use crate::support::{World, bucket_of};
+use crate::support::{World, bucket_of, seen};
 
 async fn annotate(world: &World, claim: &str, annotation: &str, value: &str) {
     let patch = json!({ "metadata": { "annotations": { annotation: value } } });
@@ -52,6 +54,116 @@ async fn an_immutable_config_map_that_is_wrong_is_replaced() {
     world.config_maps().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
     world.wait_config_map("photos", |map| map["BUCKET_NAME"] == bucket).await;
     world.wait_reason("photos", "Bound").await;
+}
+
+async fn configure(world: &World, config: Value) {
+    let patch = json!({ "spec": { "additionalConfig": config } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+fn shown(object: &impl kube::Resource, labels: [&str; 2], annotation: &str) -> [Option<String>; 3] {
+    let label = |key: &str| object.labels().get(key).cloned();
+    [label(labels[0]), label(labels[1]), object.annotations().get(annotation).cloned()]
+}
+
+/// A deleted Secret has them again; an edit is applied, also with long values; what others have added stays.
+#[tokio::test]
+async fn outputs_have_the_labels_that_the_claim_asks_for() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let long = "v".repeat(63);
+    let labels = format!("team=shop, example.com/tier={long}");
+    let config = json!({ "outputLabels": labels, "outputAnnotations": "example.com/note=two words" });
+    let spec = json!({ "storageClassName": class, "generateBucketName": "photos", "additionalConfig": config });
+    world.claim_with("photos", spec).await;
+    world.wait_bound("photos").await;
+    let keys = ["team", "example.com/tier"];
+    let of_both = async || {
+        let (secret, config_map) = tokio::join!(async { world.secrets().get("photos").await }, async {
+            world.config_maps().get("photos").await
+        });
+        let note = "example.com/note";
+        let (secret, config_map) = (shown(&secret.unwrap(), keys, note), shown(&config_map.unwrap(), keys, note));
+        assert_eq!(secret, config_map);
+        secret
+    };
+    let all = [Some("shop".to_owned()), Some(long.clone()), Some("two words".to_owned())];
+    assert_eq!(of_both().await, all);
+
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    world.wait_secret("photos", |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await;
+    world.wait_reason("photos", "Bound").await;
+    assert_eq!(of_both().await, all);
+
+    let theirs = json!({ "metadata": { "labels": { "theirs": "1" } } });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(theirs)).await.unwrap();
+    let has_team = |team: Option<&'static str>| {
+        move |map: Option<&ConfigMap>| map.is_some_and(|map| map.labels().get("team").map(String::as_str) == team)
+    };
+    configure(&world, json!({ "outputLabels": format!("team=warehouse,example.com/tier={long}") })).await;
+    seen(&world.config_maps(), "photos", has_team(Some("warehouse"))).await.expect("the edit is applied");
+    assert_eq!(of_both().await[0].as_deref(), Some("warehouse"));
+    // What cannot be written changes nothing.
+    configure(&world, json!({ "outputLabels": "app.kubernetes.io/name=x" })).await;
+    let (_, note) = world.wait_event("photos", "EditIgnored").await;
+    assert!(note.contains("outputLabels") && note.contains("belongs to Kubernetes"), "{note}");
+    assert_eq!(of_both().await[0].as_deref(), Some("warehouse"));
+    operator.stop().await;
+
+    // Nothing of it is repeated.
+    world.kubernetes.clear();
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    let writes = world.kubernetes.calls().into_iter().filter(|call| call.mutates && call.target.contains("photos"));
+    let writes: Vec<_> =
+        writes.map(|call| call.name).filter(|name| name != "patch objectbucketclaims/status").collect();
+    assert_eq!(writes, [""; 0]);
+
+    configure(&world, json!({ "outputLabels": null, "outputAnnotations": null })).await;
+    seen(&world.config_maps(), "photos", has_team(None)).await.expect("they are removed");
+    assert_eq!(of_both().await, [None, None, None]);
+    let secret = world.secrets().get("photos").await.unwrap();
+    assert_eq!(secret.labels()["theirs"], "1");
+    assert!(!secret.annotations().contains_key("objectbucket.io/output-metadata"));
+    operator.stop().await;
+}
+
+#[rstest]
+#[case::of_kubernetes("outputLabels", "app.kubernetes.io/part-of=x", "belongs to Kubernetes")]
+#[case::of_the_operator(
+    "outputAnnotations",
+    "objectbucket.io/keys-issued-at=x",
+    "belongs to Kubernetes or to the operator"
+)]
+#[case::no_pair("outputLabels", "team", "without \"=\"")]
+#[tokio::test]
+async fn labels_that_cannot_be_written_fail_a_new_claim(#[case] key: &str, #[case] text: &str, #[case] part: &str) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let config = json!({ key: text });
+    let spec = json!({ "storageClassName": class, "generateBucketName": "photos", "additionalConfig": config });
+    world.claim_with("photos", spec).await;
+    let message = world.wait_reason("photos", "InvalidSetting").await;
+    assert!(message.contains(key) && message.contains(part), "{message}");
+    assert_eq!(world.aws.names(), [""; 0]);
+    operator.stop().await;
+}
+
+#[rstest]
+#[case::in_the_path("true", "path")]
+#[case::in_the_host("false", "virtual")]
+#[tokio::test]
+async fn apps_learn_how_to_address_the_bucket(#[case] force_path_style: &str, #[case] style: &str) {
+    let world = World::new().await;
+    let class = world.class_with("styled", "Delete", &[("forcePathStyle", force_path_style)]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    assert_eq!(world.environment("photos").await["AWS_S3_ADDRESSING_STYLE"], style);
+    operator.stop().await;
 }
 
 /// A policy of the cluster that refuses every Secret of the claim's name in this namespace.

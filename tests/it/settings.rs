@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_sdk_s3::error::ProvideErrorMetadata as _;
-use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
+use aws_sdk_s3::types::{
+    BucketVersioningStatus, Event, NotificationConfiguration, QueueConfiguration, VersioningConfiguration,
+};
 use bucket_provisioner::api::ClaimPhase;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
@@ -18,6 +20,8 @@ use crate::support::proxy::Verdict;
 use crate::support::{World, bucket_of, phase};
 
 const KEY: &str = "arn:aws:kms:eu-central-1:123456789012:key/0123-abcd";
+
+const CORS: &str = r#"{"CORSRules": [{"AllowedMethods": ["PUT", "GET"], "AllowedOrigins": ["https://example.com"]}]}"#;
 
 /// Everything that a class can set for a new bucket of a store with http; `logs`: the bucket for logs.
 fn all_settings(logs: &str) -> BTreeMap<&'static str, String> {
@@ -32,6 +36,9 @@ fn all_settings(logs: &str) -> BTreeMap<&'static str, String> {
         ("publicAccess", "blocked"),
         ("objectOwnership", "BucketOwnerPreferred"),
         ("accessLogs", &format!("{logs}/${{namespace}}/")),
+        ("objectLock", "Enabled"),
+        ("bucketCors", CORS),
+        ("eventBridge", "true"),
     ]
     .map(|(key, value)| (key, value.to_owned()))
     .into()
@@ -74,7 +81,8 @@ async fn user_tags(world: &World, claim: &str) -> BTreeMap<String, String> {
 }
 
 fn puts(names: &[String]) -> Vec<&str> {
-    let is_setting = |name: &&str| name.starts_with("PutBucket") || *name == "PutPublicAccessBlock";
+    let others = ["PutPublicAccessBlock", "PutObjectLockConfiguration"];
+    let is_setting = |name: &&str| name.starts_with("PutBucket") || others.contains(name);
     names.iter().map(String::as_str).filter(is_setting).collect()
 }
 
@@ -94,7 +102,10 @@ async fn a_bucket_has_all_settings_before_its_keys_exist() {
             "PutBucketOwnershipControls",
             "PutBucketEncryption",
             "PutBucketVersioning",
+            "PutObjectLockConfiguration",
             "PutBucketLifecycleConfiguration",
+            "PutBucketCors",
+            "PutBucketNotificationConfiguration",
             "PutBucketLogging"
         ],
         "new buckets block public access already"
@@ -116,6 +127,12 @@ async fn a_bucket_has_all_settings_before_its_keys_exist() {
     let owned = s3.get_bucket_ownership_controls().bucket(&bucket).send().await.unwrap();
     let rules = owned.ownership_controls().unwrap().rules();
     assert_eq!(rules[0].object_ownership().as_str(), "BucketOwnerPreferred");
+    let cors = s3.get_bucket_cors().bucket(&bucket).send().await.unwrap();
+    assert_eq!(cors.cors_rules()[0].allowed_origins(), ["https://example.com"]);
+    let notifications = s3.get_bucket_notification_configuration().bucket(&bucket).send().await.unwrap();
+    assert!(notifications.event_bridge_configuration().is_some());
+    let lock = s3.get_object_lock_configuration().bucket(&bucket).send().await.unwrap();
+    assert!(lock.object_lock_configuration().unwrap().object_lock_enabled().is_some());
 
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
@@ -130,6 +147,8 @@ async fn a_bucket_has_all_settings_before_its_keys_exist() {
 #[case::unknown("expireAfter", ("expiresAfter", "1d"), "InvalidSetting", "lets claims set: expireAfter")]
 #[case::zero_days("expireAfter", ("expireAfter", "0d"), "InvalidSetting", "a number of days, such as 30d")]
 #[case::no_rules("bucketLifecycle", ("bucketLifecycle", r#"{"Rules":[]}"#), "InvalidSetting", "has 0 rules")]
+#[case::no_cors("bucketCors", ("bucketCors", "*"), "InvalidSetting", "is no CORS configuration")]
+#[case::compliance("objectLock", ("objectLock", "COMPLIANCE:1y"), "InvalidSetting", "which only admins decide")]
 #[case::no_json("bucketLifecycle", ("bucketLifecycle", "30d"), "InvalidSetting", "is no lifecycle configuration")]
 #[case::reserved_tag("tags.*", ("tags.aws:x", "1"), "InvalidSetting", "only AWS can set")]
 #[tokio::test]
@@ -233,6 +252,8 @@ async fn what_is_changed_by_hand_is_restored() {
         ("bucketLifecycle", rules),
         ("publicAccess", "blocked"),
         ("tags", "env=prod"),
+        ("bucketCors", CORS),
+        ("eventBridge", "true"),
     ];
     let class = world.class_with("set", "Delete", &parameters).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -258,19 +279,30 @@ async fn what_is_changed_by_hand_is_restored() {
     s3.put_bucket_versioning().bucket(&bucket).versioning_configuration(suspended).send().await.unwrap();
     s3.delete_bucket_lifecycle().bucket(&bucket).send().await.unwrap();
     s3.delete_public_access_block().bucket(&bucket).send().await.unwrap();
+    s3.delete_bucket_cors().bucket(&bucket).send().await.unwrap();
+    let queue = QueueConfiguration::builder().queue_arn("arn:aws:sqs:us-west-1:000000000000:theirs");
+    let queue = queue.events(Event::S3ObjectCreated).build().unwrap();
+    let theirs = NotificationConfiguration::builder().queue_configurations(queue).build();
+    let put = s3.put_bucket_notification_configuration().bucket(&bucket).notification_configuration(theirs);
+    put.skip_destination_validation(true).send().await.unwrap();
     let mut tags = world.account.bucket_tags(&bucket).await;
     tags.insert("env".into(), "test".into());
     tags.insert("theirs".into(), "kept".into());
     let tags: Vec<_> = tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     world.account.tag_bucket(&bucket, &tags).await;
     let operator = Operator::with(&world, often());
-    for what in ["the versioning", "the lifecycle", "the public access block", "tags of bucket"] {
+    for what in
+        ["the versioning", "the lifecycle", "the public access block", "tags of bucket", "the CORS", "EventBridge"]
+    {
         world.wait_event_with("photos", "Repaired", what).await;
     }
     assert_eq!(versioning(&world, &bucket).await, Some(BucketVersioningStatus::Enabled));
     assert_eq!(expires_after(&world, &bucket).await.len(), 2);
     let tags = world.account.bucket_tags(&bucket).await;
     assert_eq!((tags["env"].as_str(), tags["theirs"].as_str()), ("prod", "kept"));
+    let notifications = s3.get_bucket_notification_configuration().bucket(&bucket).send().await.unwrap();
+    assert!(notifications.event_bridge_configuration().is_some());
+    assert_eq!(notifications.queue_configurations().len(), 1, "that of others stays");
     operator.stop().await;
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _, stream};
 use kube::Client;
-use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::reflector;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -81,7 +81,7 @@ pub(crate) async fn run_shared<P: Provisioner>(
     let shutdown = shutdown.boxed().shared();
 
     let triggers = stream::select_all([
-        triggers::of(streams.claims(claim_writer), |claim| vec![ObjectRef::from_obj(&claim)]),
+        triggers::of(streams.claims(claim_writer), triggers::claims_of_claim(Arc::clone(&ctx))),
         triggers::of(streams.records(), triggers::claims_of_record(Arc::clone(&ctx))),
         triggers::of(streams.classes(), triggers::claims_of_class(Arc::clone(&ctx))),
         triggers::of(streams.secrets(), |secret| triggers::claims_of_output(&secret)),

@@ -1,6 +1,8 @@
 //! Why a reconcile stopped: one variant for each reason that a user reads. Those of claims that are refused before the store
 //! is called are in `refusal.rs`.
 
+use std::time::Duration;
+
 use super::reasons;
 use super::refusal::Refusal;
 use crate::api::{object_name, wire};
@@ -243,6 +245,11 @@ impl Error {
         }
     }
 
+    /// Whether there is nothing that the claim could share.
+    pub(crate) fn is_about_sharing(&self) -> bool {
+        matches!(self, Self::BucketClaimNotFound { .. } | Self::Refused(Refusal::BucketClaimNotShareable { .. }))
+    }
+
     /// Name of the ObjectBucket that cannot be read or is damaged, if that is the problem.
     pub(crate) fn damaged_record(&self) -> Option<&str> {
         match self {
@@ -315,6 +322,13 @@ impl Failure for Error {
             | Self::TimedOut(_)
             | Self::Panicked
             | Self::OutOfStep(_) => FailureClass::Retryable,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Store(failure) => failure.retry_after(),
+            _ => None,
         }
     }
 

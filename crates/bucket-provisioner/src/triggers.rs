@@ -13,6 +13,7 @@ use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::decide::action::{self, Action};
 use super::decide::claim::{Claim, Guarded};
 use super::decide::record;
 use super::reasons;
@@ -20,7 +21,9 @@ use super::reconcile::claim as reconcile;
 use super::state::context::Context;
 use super::state::memory::Awaited;
 use super::state::owner_secrets;
+use crate::api::wire::state;
 use crate::api::{Guard, ObjectBucket};
+use crate::store::Mode;
 use operator_runtime::engine;
 
 /// Claims that are checked before the task yields to others.
@@ -57,6 +60,19 @@ pub(super) fn claims_after_lists<P>(
     })
 }
 
+/// A claim, and those that wait for its bucket and shall have no other. (That it has one, its ObjectBucket shows.)
+pub(super) fn claims_of_claim<P>(ctx: Arc<Context<P>>) -> impl Fn(Guarded) -> Vec<ObjectRef<Guarded>> {
+    move |claim| {
+        let mut claims = vec![ObjectRef::from_obj(&claim)];
+        let ObjectMeta { namespace, name, deletion_timestamp, .. } = claim.meta();
+        if let (Some(namespace), Some(name), Some(_)) = (namespace, name, deletion_timestamp) {
+            let changed = Awaited::Creator(namespace.clone(), name.clone());
+            claims.extend(with_uids(&ctx.caches.claims, &ctx.memory.wake_for(&[changed])));
+        }
+        claims
+    }
+}
+
 /// The claim of a record, and the claims that wait for its bucket. The wait of the claim ends if the record has another
 /// uid, because the claim may adopt the record now, and if the claim reported the record as damaged.
 pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
@@ -76,7 +92,15 @@ pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectB
             ctx.memory.wake(uid);
             woken.insert(uid.to_owned());
         }
+        if let (Ok(Some(Action::Forget)), Some(uid)) = (action::action(&record), record::claim_uid(&record)) {
+            // Its claim may wait for long to be deleted.
+            ctx.memory.wake(uid);
+        }
         let mut claims = with_uids(&ctx.caches.claims, &woken);
+        let is_created = record::state(&record, state::MODE) == Some(Mode::Created.as_str());
+        if is_created && record::state(&record, state::FORMER_CLAIM_UIDS).is_some() {
+            claims.extend(sharing(&ctx, &record));
+        }
         if let Some((namespace, name)) = record::claim_name(&record) {
             let claim = ObjectRef::new(name).within(namespace);
             let uid = ctx.caches.claims.get(&claim).and_then(|shown| shown.uid());
@@ -91,6 +115,18 @@ pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectB
         }
         claims
     }
+}
+
+/// The claims that share the bucket of a record, which an adoption concerns.
+fn sharing<P>(ctx: &Context<P>, record: &ObjectBucket) -> Vec<ObjectRef<Guarded>> {
+    let Some(bucket) = record::bucket(record) else { return Vec::new() };
+    let others = ctx.caches.records.others_with_bucket(bucket, &record.name_any());
+    let claim = |name: &String| {
+        let other = ctx.caches.records.object(name)?;
+        record::state(&other, state::BUCKET_CLAIM_NAME)?;
+        record::claim_name(&other).map(|(namespace, name)| ObjectRef::new(name).within(namespace))
+    };
+    others.iter().filter_map(claim).collect()
 }
 
 /// The claims that these objects concern.

@@ -52,6 +52,11 @@ fn operation(name: &str) -> Operation {
     *found.unwrap_or_else(|| panic!("{name} is called, and is no Operation in src/client/call.rs"))
 }
 
+/// The user of the claim in whose bucket an object is locked.
+fn is_managed(user: &str) -> bool {
+    user.contains("-managed-")
+}
+
 /// Requires that the walk made every call that the operator knows, and that the provisioning policies allow what the
 /// keys have signed and nothing else.
 pub(super) fn assert_minimal(stage: &Stage, policy: &str, legacy: &Legacy) {
@@ -66,7 +71,9 @@ pub(super) fn assert_minimal(stage: &Stage, policy: &str, legacy: &Legacy) {
     assert_eq!(seen, known.map(Operation::to_string).collect(), "operations that are called, and that are known");
 
     let mut by_owner: Vec<_> = calls.iter().filter(|call| call.signer.as_deref() == Some(stage.owner.key())).collect();
-    let denied: Vec<_> = by_owner.iter().filter(|call| call.status == 403).collect();
+    // A removal that is tried again looks for keys of the user that it has deleted: IAM does not know its path any more.
+    let of_gone = |call: &Sent| call.operation == "ListAccessKeys" && call.user.as_deref().is_some_and(is_managed);
+    let denied: Vec<_> = by_owner.iter().filter(|call| call.status == 403 && !of_gone(call)).collect();
     assert!(denied.is_empty(), "{denied:#?}");
     let mut take =
         |wanted: &dyn Fn(&Sent) -> bool| -> Vec<&Sent> { by_owner.extract_if(.., |call| wanted(call)).collect() };

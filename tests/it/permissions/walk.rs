@@ -210,26 +210,39 @@ async fn manage(stage: &Stage) {
     let logs = format!("{logs}/photos/");
     let settings = [
         ("tags", "team=a"),
-        ("bucketVersioning", "Suspended"),
+        ("bucketVersioning", "Enabled"),
+        ("objectLock", "GOVERNANCE:1d"),
+        ("eventBridge", "true"),
         ("encryption", "aws:kms"),
         ("kmsKey", "arn:aws:kms:eu-central-1:123456789012:key/0123"),
         ("publicAccess", "blocked"),
         ("objectOwnership", "BucketOwnerPreferred"),
         ("accessLogs", &logs),
-        ("claimsMaySet", "expireAfter,tags.*"),
+        ("claimsMaySet", "bucketCors,expireAfter,tags.*"),
     ];
     let class = stage.class("managed", &settings).await;
-    let asked = json!({ "expireAfter": "30d", "tags.owner": "me" });
+    let cors = r#"{"CORSRules": [{"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}]}"#;
+    let asked = json!({ "bucketCors": cors, "expireAfter": "30d", "tags.owner": "me" });
     let spec = json!({ "storageClassName": class, "generateBucketName": "managed", "additionalConfig": asked });
     world.claim_with("managed", spec).await;
     let bucket = bucket_of(&world.wait_bound("managed").await);
     world.account.s3.delete_public_access_block().bucket(&bucket).send().await.unwrap();
     annotate(world, "managed", "retry", "check").await;
     world.wait_event_with("managed", "Repaired", "the public access block").await;
-    let released = json!({ "spec": { "additionalConfig": { "expireAfter": null, "tags.owner": null } } });
+    let released =
+        json!({ "spec": { "additionalConfig": { "bucketCors": null, "expireAfter": null, "tags.owner": null } } });
     world.claims().patch("managed", &PatchParams::default(), &Patch::Merge(released)).await.unwrap();
     world.wait_event("managed", "SettingsApplied").await;
+    world.app("managed").await.put(&bucket, "locked").await.unwrap();
     world.delete_claim("managed").await;
+    world.wait_reason("managed", "ObjectsLocked").await;
+    let versions = world.account.s3.list_object_versions().bucket(&bucket).send().await.unwrap();
+    for version in versions.versions() {
+        let delete = world.account.s3.delete_object().bucket(&bucket).key(version.key().unwrap());
+        let delete = delete.set_version_id(version.version_id.clone()).bypass_governance_retention(true);
+        delete.send().await.unwrap();
+    }
+    annotate(world, "managed", "retry", "now").await;
     world.wait_gone("managed").await;
 }
 

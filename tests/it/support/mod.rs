@@ -61,13 +61,18 @@ impl Store {
             secret: needed("SEAWEEDFS_SECRET_ACCESS_KEY"),
         }
     }
+
+    /// The second emulator, which takes any keys.
+    pub(crate) fn moto() -> Self {
+        Self { url: needed("MOTO_URL"), key: "test".to_owned(), secret: "test".to_owned() }
+    }
 }
 
 pub(crate) fn needed(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!(
             "{variable} is not set: these tests need the local stack. Run hack/test.sh, which starts one, or start one \
-             with `hack/stack.sh up --with-other --with-seaweedfs` and use it in this shell with `eval \"$(hack/stack.sh env)\"`"
+             with `hack/stack.sh up --with-other --with-seaweedfs --with-moto` and use it in this shell with `eval \"$(hack/stack.sh env)\"`"
         )
     })
 }

@@ -35,6 +35,8 @@ fn the_callers_are_these() {
         "bucket-provisioner/src/decide/codec.rs",
         // spec.objectBucketName of a claim.
         "bucket-provisioner/src/decide/lookup.rs",
+        // Keys of labels and annotations in spec.additionalConfig of a claim.
+        "bucket-provisioner/src/decide/output_metadata.rs",
         // spec.claimRef of an ObjectBucket that cannot be read.
         "bucket-provisioner/src/decide/record.rs",
         // The message that names it.

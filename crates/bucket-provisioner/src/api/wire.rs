@@ -52,6 +52,9 @@ pub mod annotation {
     pub const REVIEW_KEYS_AT: &str = "objectbucket.io/review-keys-at";
     /// On the claim's Secret: the resourceVersion of the provisioning Secret from which shared keys were copied.
     pub const SHARED_FROM: &str = "objectbucket.io/shared-from";
+    /// On the claim's Secret and ConfigMap: a digest of `outputLabels` and `outputAnnotations` of the claim, and the keys that were
+    /// written for them: `DIGEST LABELS ANNOTATIONS`, each list separated by commas.
+    pub const OUTPUT_METADATA: &str = "objectbucket.io/output-metadata";
     /// On an ObjectBucket, set by an admin: what to do with a record whose claim no longer exists, or was created in
     /// another cluster: one of [`ORPHAN_ACTIONS`].
     pub const ORPHAN: &str = "objectbucket.io/orphan";
@@ -166,6 +169,8 @@ pub mod state {
     pub const CLAIMS_MAY_SET: &str = "claimsMaySet";
     /// What the claim no longer sets, until the store has applied that; separated by commas.
     pub const RELEASED_SETTINGS: &str = "releasedSettings";
+    /// What the store has appended to the name of the bucket that was asked for; absent for nothing.
+    pub const NAME_SUFFIX: &str = "nameSuffix";
     /// The claim whose bucket this one shares: its name, as the claim names it.
     pub const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
     /// The uids of that claim, the present one first; separated by commas.
@@ -200,7 +205,8 @@ pub mod state {
     /// Begin the keys of several entries.
     pub const FAMILIES: [&str; 3] = [OUTPUT, SETTING, CLAIM_SETTING];
     /// The keys that a store must not use; nor those that begin with one of [`FAMILIES`].
-    pub const ALL: [&str; 33] = [
+    pub const ALL: [&str; 34] = [
+        NAME_SUFFIX,
         BUCKET_CLAIM_NAME,
         BUCKET_CLAIM_UIDS,
         CLAIMS_MAY_SET,

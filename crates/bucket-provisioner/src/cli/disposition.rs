@@ -52,7 +52,13 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
             "the Go provisioner did not record whether it created the bucket; the operator decides by the class when the claim is deleted",
         ),
         Undo::Revoke if record.plan.mode == Mode::Granted => match &record.plan.shared_from {
-            Some(from) => Disposition::kept(bucket, format!("it was created for ObjectBucketClaim {:?}", from.name)),
+            Some(from) => {
+                let why = format!(
+                    "it was created for ObjectBucketClaim {:?}; if that one was deleted before, it may be deleted then, by the rule of its class",
+                    from.name
+                );
+                Disposition::kept(bucket, why)
+            }
             None => Disposition::kept(bucket, "it existed before the claim (its class names it)"),
         },
         Undo::Revoke => Disposition::kept(bucket, "its reclaimPolicy is Retain"),

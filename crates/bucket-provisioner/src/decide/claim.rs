@@ -12,10 +12,11 @@ use crate::api::{
 };
 use crate::decide::access;
 use crate::decide::metadata::{NOTE_MAX, has_finalizer};
+use crate::decide::output_metadata;
 use crate::decide::settings::{self, Config, Rules};
 use crate::decide::shared_name;
 use crate::error::Error;
-use crate::store::{Capabilities, ClaimId, Mode, Plan, Record};
+use crate::store::{Capabilities, ClaimId, Mode, Plan, Record, names};
 
 /// A claim, or the error if it does not parse.
 pub(crate) type Guarded = Guard<ObjectBucketClaim>;
@@ -67,7 +68,9 @@ const SOME: &str = "…";
 fn trimmed(config: &Config, has: Capabilities) -> Config {
     let is_known = |key: &str, value: &str| !value.is_empty() && settings::is_known(key, has);
     let (known, others): (Vec<_>, Vec<_>) = config.iter().partition(|(key, value)| is_known(key, value));
-    let known = known.into_iter().take(settings::MOST + 2);
+    // Those of the claim itself are few, and must not be missed among thousands of others.
+    let (own, known): (Vec<_>, Vec<_>) = known.into_iter().partition(|(key, _)| settings::is_own(key, has));
+    let known = own.into_iter().chain(known.into_iter().take(settings::MOST + 2));
     let known = known.map(|(key, value)| (key.clone(), settings::abridged(value).into_owned()));
     // Templates write empty values.
     let others = others.into_iter().filter(|(key, _)| !settings::is_known(key, has)).take(CONFIG_KEYS + 1);
@@ -279,11 +282,10 @@ pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBu
 /// edited.
 pub(crate) fn other_bucket(claim: &Claim, record: &Record) -> Option<String> {
     let spec = claim.spec.as_ref().ok().filter(|_| record.plan.mode == Mode::Created)?;
-    let bucket = record.plan.bucket.as_str();
     let set = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
     match (set(&spec.bucket_name), set(&spec.generate_bucket_name)) {
-        (Some(name), _) => (name != bucket).then_some(name),
-        (None, Some(prefix)) => (!begins_with(bucket, &prefix)).then(|| format!("{prefix}-…")),
+        (Some(name), _) => (!is_named(&record.plan, &name)).then_some(name),
+        (None, Some(prefix)) => (!begins_with(&record.plan, &prefix)).then(|| format!("{prefix}-…")),
         (None, None) => None,
     }
 }
@@ -295,10 +297,14 @@ pub(crate) fn edited_record(claim: &Claim, record: &Record, published: Option<&s
     published.filter(|bucket| *bucket == other && *bucket != record.plan.bucket).map(str::to_owned)
 }
 
+/// Whether a claim asks for the bucket by this name: its own, or without what the store has appended.
+fn is_named(plan: &Plan, name: &str) -> bool {
+    name == plan.bucket || name == plan.asked_name()
+}
+
 /// Whether a bucket's name can have been generated from this prefix.
-fn begins_with(bucket: &str, prefix: &str) -> bool {
-    let cut: String = prefix.chars().take(26).collect();
-    bucket.starts_with(cut.trim_end_matches(['-', '.']))
+fn begins_with(plan: &Plan, prefix: &str) -> bool {
+    names::is_from_prefix(plan.asked_name(), prefix, !plan.name_suffix.is_empty())
 }
 
 /// What a claim asks for and has no effect.
@@ -318,6 +324,7 @@ pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Reco
         .or_else(|| access::ignored(spec, record, rules.has))
         .or_else(|| shared_name::ignored(spec.additional_config.as_ref(), record, rules.has))
         .or_else(|| settings::ignored(spec, record, rules))
+        .or_else(|| output_metadata::ignored(spec.additional_config.as_ref()))
         .or_else(|| ignored_undo(claim, record));
     let config = ignored_config(spec, rules.has).filter(|_| record.plan.settings.claims_may_set.is_empty());
     Ignored { edit, pending: pending(&record.plan), config }
@@ -375,10 +382,10 @@ fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String>
     match (spec.bucket_name.as_deref(), spec.generate_bucket_name.as_deref()) {
         (Some(name), _) if !name.is_empty() => {
             let remedy = format!("remove the field, and the operator writes it again; {create}");
-            (name != bucket).then(|| kept("bucketName", name, bucket, &remedy)).flatten()
+            (!is_named(&record.plan, name)).then(|| kept("bucketName", name, bucket, &remedy)).flatten()
         }
         (_, Some(prefix)) if record.plan.mode == Mode::Created && !prefix.is_empty() => {
-            (!begins_with(bucket, prefix)).then(|| kept("generateBucketName", prefix, bucket, create)).flatten()
+            (!begins_with(&record.plan, prefix)).then(|| kept("generateBucketName", prefix, bucket, create)).flatten()
         }
         _ => None,
     }

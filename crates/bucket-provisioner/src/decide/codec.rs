@@ -81,6 +81,7 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         user,
         rotation,
         on_delete,
+        name_suffix,
         access,
         settings,
         shared_from,
@@ -115,6 +116,9 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     // Also the default: that it is missing must not mean that everything may be deleted.
     if *mode == Mode::Created {
         set(wire::state::ON_DELETE, &on_delete.to_string());
+    }
+    if !name_suffix.is_empty() {
+        set(wire::state::NAME_SUFFIX, name_suffix);
     }
     if let Some(changes) = changes.recorded() {
         set(wire::state::CHANGES, &changes);
@@ -380,6 +384,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         user,
         rotation,
         on_delete,
+        name_suffix: state.take(wire::state::NAME_SUFFIX).unwrap_or_default(),
         access,
         settings,
         shared_from,
@@ -534,6 +539,7 @@ mod tests {
                 user: Some("shop-photos-f30e0389".into()),
                 rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
                 on_delete: OnDelete::After(Duration::from_secs(7 * 86400)),
+                name_suffix: "-f30e0389".into(),
                 access: Access { mode: AccessMode::ReadOnly, most: AccessMode::ReadOnly, prefix: Some("shop/".into()) },
                 settings: settings(),
                 shared_from: None,

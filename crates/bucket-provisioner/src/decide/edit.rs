@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::decide::access;
 use crate::decide::claim::Claim;
 use crate::decide::settings::{self, Rules};
-use crate::store::{AccessMode, Changes, Plan, Record, Settings};
+use crate::store::{AccessMode, Changes, Plan, Record, Settings, SharedFrom};
 
 /// An edit of a bound claim that the store has to apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     access: Option<AccessMode>,
     settings: Option<Settings>,
+    /// Not an edit of the claim: the claim whose bucket it shares has adopted it.
+    creator: Option<SharedFrom>,
 }
 
 impl Edit {
@@ -31,16 +33,17 @@ impl Edit {
             plan.settings = settings;
             plan.changes = plan.changes.and(Changes::SETTINGS);
         }
+        plan.shared_from = self.creator.or(plan.shared_from);
         plan
     }
 }
 
-/// What was edited, as far as class and store allow it.
-pub(crate) fn of(claim: &Claim, record: &Record, rules: Rules) -> Option<Edit> {
+/// What was edited, as far as class and store allow it. `creator`: what has changed of the claim whose bucket it shares.
+pub(crate) fn of(claim: &Claim, record: &Record, rules: Rules, creator: Option<SharedFrom>) -> Option<Edit> {
     let spec = claim.spec().ok()?;
     let access = access::change(spec, record, rules.has);
     let settings = settings::change(spec, record, rules, claim.is_abridged(rules.has));
-    let edit = Edit { access, settings };
+    let edit = Edit { access, settings, creator };
     (edit != Edit::default()).then_some(edit)
 }
 
@@ -74,13 +77,13 @@ mod tests {
     #[test]
     fn an_edit_says_what_it_changes() {
         let plan = record().plan;
-        let narrowed = Edit { access: Some(AccessMode::ReadOnly), settings: None };
+        let narrowed = Edit { access: Some(AccessMode::ReadOnly), ..Edit::default() };
         let plan = narrowed.applied(&plan);
         assert_eq!(plan.changes, Changes::ACCESS);
 
         let mut settings = Settings::default();
         settings.of_claim.insert("color".into(), "red".into());
-        let plan = Edit { access: None, settings: Some(settings.clone()) }.applied(&plan);
+        let plan = Edit { settings: Some(settings.clone()), ..Edit::default() }.applied(&plan);
         assert_eq!(plan.changes, Changes::ACCESS.and(Changes::SETTINGS));
         assert_eq!(
             difference(&Settings::default(), &settings),

@@ -10,7 +10,7 @@ use crate::decide::metadata::has_finalizer;
 use crate::decide::plan;
 use crate::decide::record::{Author, Stored};
 use crate::decide::request::{self, Asked};
-use crate::decide::sharing::Creator;
+use crate::decide::sharing::{Creator, Creators};
 use crate::error::Error;
 use crate::store::{ClaimId, Mode, Plan, Provisioner};
 
@@ -84,12 +84,12 @@ pub(crate) fn reconstruct<P: Provisioner>(
     name: String,
 ) -> Option<Stored> {
     let ClassLookup::Found(class) = surroundings.class else { return None };
-    let plan::Surroundings { provisioner, provisioner_name, cluster, creator, .. } = *surroundings;
-    let planned = |creator: &Creator| plan::record(provisioner, claim, class, (cluster, creator), None);
+    let plan::Surroundings { provisioner, provisioner_name, cluster, creators, .. } = *surroundings;
+    let planned = |creators: &Creators<'_>| plan::record(provisioner, claim, class, (cluster, creators), None);
     // The claim whose bucket it shares may no longer exist, or share it.
-    let assumed = || planned(&Creator::assumed(claim));
+    let assumed = || planned(&|_| Creator::assumed(claim));
     let record =
-        (class.provisioner == provisioner_name).then(|| planned(creator).or_else(|_| assumed()).ok()).flatten()?;
+        (class.provisioner == provisioner_name).then(|| planned(creators).or_else(|_| assumed()).ok()).flatten()?;
     Some(Stored {
         name,
         uid: None,

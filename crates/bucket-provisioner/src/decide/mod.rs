@@ -16,6 +16,7 @@ mod model;
 pub(crate) mod notice;
 pub(crate) mod orphan;
 pub(crate) mod output_data;
+pub(crate) mod output_metadata;
 pub(crate) mod ownership;
 pub(crate) mod plan;
 pub(crate) mod record;

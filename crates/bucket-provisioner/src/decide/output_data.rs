@@ -16,6 +16,7 @@ use crate::api::wire;
 use crate::decide::keys;
 use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::controller;
+use crate::decide::output_metadata::{self, OutputMetadata};
 use crate::store::{AppCredentials, ClaimId, Record};
 
 /// What a claim inherits with a record that it adopts: outputs with our label that are controlled by one of the
@@ -121,18 +122,25 @@ pub(crate) fn owner(claim: &ClaimId) -> OwnerReference {
     }
 }
 
-fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
-    ObjectMeta {
+fn metadata(claim: &ClaimId, label: &str, extra: &OutputMetadata) -> ObjectMeta {
+    let mut metadata = ObjectMeta {
         namespace: Some(claim.namespace.clone()),
         name: Some(claim.name.clone()),
         labels: Some([(wire::PROVISIONER_LABEL.to_owned(), label.to_owned())].into()),
         owner_references: Some(vec![owner(claim)]),
         ..ObjectMeta::default()
-    }
+    };
+    extra.add(&mut metadata);
+    metadata
 }
 
 /// The claim's Secret with `credentials`, and with notes on them.
-pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials, notes: &KeyNotes) -> Secret {
+pub(crate) fn secret(
+    claim: &ClaimId,
+    (label, extra): (&str, &OutputMetadata),
+    credentials: &AppCredentials,
+    notes: &KeyNotes,
+) -> Secret {
     let AppCredentials { access_key_id, secret_access_key, session_token, outputs } = credentials;
     let entry = |key: &str, value: &str| (key.to_owned(), ByteString(value.as_bytes().to_vec()));
     let mut data: BTreeMap<_, _> = outputs.iter().map(|(key, value)| entry(key, value.expose_secret())).collect();
@@ -143,15 +151,15 @@ pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials,
     if let Some(token) = session_token {
         data.extend([entry(wire::secret::SESSION_TOKEN, token.expose_secret())]);
     }
-    let mut metadata = metadata(claim, label);
+    let mut metadata = metadata(claim, label, extra);
     let noted = notes.annotations().into_iter().filter_map(|(key, note)| Some((key.to_owned(), note?)));
-    metadata.annotations = Some(noted.collect());
+    metadata.annotations.get_or_insert_default().extend(noted);
     Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
 }
 
 /// What a claim's Secret will look like, without keys.
-pub(crate) fn sample_secret(claim: &ClaimId, label: &str) -> Secret {
-    secret(claim, label, &AppCredentials::new("-", "-".into()), &KeyNotes::default())
+pub(crate) fn sample_secret(claim: &ClaimId, label: &str, extra: &OutputMetadata) -> Secret {
+    secret(claim, (label, extra), &AppCredentials::new("-", "-".into()), &KeyNotes::default())
 }
 
 /// The credentials in a Secret of ours, without what the store added; `None` if a part is missing or empty.
@@ -165,7 +173,7 @@ pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
 }
 
 /// The ConfigMap with the name and endpoint of the claim's bucket, and what the store adds.
-pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
+pub(crate) fn config_map((label, extra): (&str, &OutputMetadata), record: &Record) -> ConfigMap {
     let endpoint = &record.plan.endpoint;
     let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let mut data = record.plan.outputs.clone();
@@ -185,7 +193,7 @@ pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
     if let Some(url) = &endpoint.url {
         data.extend([entry(wire::config::AWS_ENDPOINT_URL_S3, url)]);
     }
-    ConfigMap { metadata: metadata(&record.claim, label), data: Some(data), ..ConfigMap::default() }
+    ConfigMap { metadata: metadata(&record.claim, label, extra), data: Some(data), ..ConfigMap::default() }
 }
 
 /// The bucket that a claim's ConfigMap names.
@@ -203,7 +211,8 @@ pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
         .map(|key| (key, wanted.annotations().get(key)))
         .filter(|(key, note)| found.annotations().get(*key) != *note)
         .collect();
-    if data.is_none() && notes.is_empty() && label(found) == label(wanted) {
+    let extra = output_metadata::difference(found.meta(), wanted.meta());
+    if data.is_none() && notes.is_empty() && extra.is_none() && label(found) == label(wanted) {
         return None;
     }
     // The uid guards against an object that was replaced since it was read.
@@ -213,6 +222,11 @@ pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
     });
     if !notes.is_empty() {
         patch["metadata"]["annotations"] = json!(notes);
+    }
+    for (field, entries) in extra.iter().flat_map(|extra| extra.as_object()).flatten() {
+        for (key, value) in entries.as_object().into_iter().flatten() {
+            patch["metadata"][field][key] = value.clone();
+        }
     }
     Some(patch)
 }
@@ -252,7 +266,7 @@ mod tests {
             session_token: token.map(SecretString::from),
             ..AppCredentials::new("AKIA1", "one".into())
         };
-        secret(&claim, "label", &credentials, &KeyNotes::default())
+        secret(&claim, ("label", &OutputMetadata::default()), &credentials, &KeyNotes::default())
     }
 
     #[test]
@@ -278,19 +292,22 @@ mod tests {
     fn entries_of_the_store_are_written_with_the_keys_and_kept() {
         let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
         let issued = AppCredentials::new("AKIA1", "one".into()).with_output("CA_BUNDLE", "-----BEGIN".into());
-        let written = secret(&claim, "label", &issued, &KeyNotes::default());
+        let written = secret(&claim, ("label", &OutputMetadata::default()), &issued, &KeyNotes::default());
         assert_eq!(written.data.as_ref().unwrap()["CA_BUNDLE"].0, b"-----BEGIN");
         assert_eq!(secret_with_token(None).differing(&written).unwrap()["CA_BUNDLE"], json!("LS0tLS1CRUdJTg=="));
         let present = credentials(&written).unwrap();
         assert!(present.outputs.is_empty());
-        assert_eq!(written.differing(&secret(&claim, "label", &present, &KeyNotes::default())), None);
+        assert_eq!(
+            written.differing(&secret(&claim, ("label", &OutputMetadata::default()), &present, &KeyNotes::default())),
+            None
+        );
     }
 
     #[test]
     fn what_the_store_adds_to_the_config_map_is_repaired() {
         let mut record = crate::decide::testing::record();
         record.plan = record.plan.with_output("FORMAT", "parquet").with_output("BUCKET_HOST", "elsewhere");
-        let wanted = config_map("label", &record);
+        let wanted = config_map(("label", &OutputMetadata::default()), &record);
         let data = wanted.data.as_ref().unwrap();
         assert_eq!((data["FORMAT"].as_str(), data["BUCKET_HOST"].as_str()), ("parquet", "store.example.com"));
         let mut edited = wanted.clone();
@@ -304,8 +321,10 @@ mod tests {
     fn what_the_library_writes_has_standard_keys() {
         let mut record = crate::decide::testing::record();
         record.plan.endpoint = record.plan.endpoint.with_url("https://store.example.com:9000");
-        let (secret, config_map) =
-            (secret_with_token(Some("token")).data.unwrap(), config_map("label", &record).data.unwrap());
+        let (secret, config_map) = (
+            secret_with_token(Some("token")).data.unwrap(),
+            config_map(("label", &OutputMetadata::default()), &record).data.unwrap(),
+        );
         for key in secret.keys().chain(config_map.keys()) {
             assert!(wire::is_standard_output(key), "{key}");
         }

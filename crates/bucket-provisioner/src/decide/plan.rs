@@ -10,12 +10,12 @@ use crate::decide::lookup::Found;
 use crate::decide::record::{self, Stored};
 use crate::decide::release;
 use crate::decide::request::{self, Asked, Labels};
-use crate::decide::sharing::Creator;
+use crate::decide::sharing::{Creator, Creators};
 use crate::error::{Error, RecordProblem};
 use crate::store::{Changes, Mode, Provisioner, ReclaimPolicy, Record};
 
-/// The record that the claim would get now from its class, in the cluster with this uid. `creator`: the claim that it names, if
-/// it names one. `labels`: for the first time, in a
+/// The record that the claim would get now from its class, in the cluster with this uid. `creators`: looks up the claim that it
+/// names, if it names one. `labels`: for the first time, in a
 /// namespace with these labels, so restrictions of the class apply.
 ///
 /// # Errors
@@ -24,11 +24,11 @@ pub(crate) fn record<P: Provisioner>(
     provisioner: &P,
     claim: &Claim,
     class: &Class,
-    (cluster, creator): (&str, &Creator),
+    (cluster, creators): (&str, &Creators<'_>),
     labels: Option<&Labels>,
 ) -> Result<Record, Error> {
     let spec = claim.spec()?;
-    let asked = Asked { bucket: &wanted(spec, &claim.id.uid)?, config: spec.additional_config.as_ref(), creator };
+    let asked = Asked { bucket: &wanted(spec, &claim.id.uid)?, config: spec.additional_config.as_ref(), creators };
     let plan = request::plan(provisioner, class, &claim.id, asked, labels)?;
     // A bucket that existed before is retained; the class's reclaimPolicy is about created ones.
     let reclaim_policy = match plan.mode {
@@ -100,8 +100,8 @@ pub(crate) struct Surroundings<'a, P> {
     pub(crate) class: &'a ClassLookup,
     /// Of the claim's namespace, if the class asks for them.
     pub(crate) labels: &'a Labels,
-    /// The claim that it names, if it names one.
-    pub(crate) creator: &'a Creator,
+    /// Looks up the claim that it names, if it names one.
+    pub(crate) creators: &'a Creators<'a>,
 }
 
 /// Compares the record with claim and class. A bound claim keeps its bucket, even if its class has changed.
@@ -114,21 +114,24 @@ pub(crate) fn record_state<P: Provisioner>(
     found: Found,
 ) -> Result<RecordState, Error> {
     let planned = |is_new| planned(surroundings, claim, is_new);
-    let refreshed = |record| surroundings.creator.refreshed(record);
     let adopted = |stored: Box<Stored>| {
-        let record = Box::new(refreshed(adopted(&stored.record, claim, surroundings.cluster)));
+        let record = Box::new(adopted(&stored.record, claim, surroundings.cluster));
         RecordState::Predecessor { stored, record }
     };
-    let proceed = |mut stored: Box<Stored>| {
-        stored.record = refreshed(stored.record);
-        RecordState::Stored { stored, is_new: false }
-    };
+    let proceed = |stored| RecordState::Stored { stored, is_new: false };
     Ok(match found {
         // Its claim was deleted once, and exists again: it was restored with the whole cluster.
         Found::Owned(stored) if stored.release.is_some() => adopted(stored),
         Found::Owned(stored) if stored.bound() => proceed(stored),
-        Found::Owned(stored) if is_same(&refreshed(stored.record.clone()), &planned(true)?) => proceed(stored),
-        Found::Owned(stored) => RecordState::Outdated(stored),
+        Found::Owned(stored) => match planned(true) {
+            Ok(planned) if is_same(&stored.record, &planned) => proceed(stored),
+            Ok(_) => RecordState::Outdated(stored),
+            // What it shares is, or will be, deleted: it must neither keep access nor keep the bucket from being deleted.
+            Err(error) if stored.record.plan.shared_from.is_some() && error.is_about_sharing() => {
+                RecordState::Outdated(stored)
+            }
+            Err(error) => return Err(error),
+        },
         Found::ToAdopt(stored) => adopted(stored),
         Found::Damaged { object, error } => {
             let record = Box::new(whole(surroundings, claim, &object, &error)?);
@@ -149,10 +152,10 @@ pub(crate) fn record_state<P: Provisioner>(
 
 /// The record that claim and class give now.
 fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is_new: bool) -> Result<Record, Error> {
-    let Surroundings { provisioner, provisioner_name, cluster, class, labels, creator } = *surroundings;
+    let Surroundings { provisioner, provisioner_name, cluster, class, labels, creators } = *surroundings;
     match class {
         ClassLookup::Found(class) if class.provisioner == provisioner_name => {
-            let mut record = record(provisioner, claim, class, (cluster, creator), is_new.then_some(labels))?;
+            let mut record = record(provisioner, claim, class, (cluster, creators), is_new.then_some(labels))?;
             if !is_new {
                 // The class may set something else than it did for this bucket.
                 record.plan.settings = record.plan.settings.of_existing_buckets(P::CAPABILITIES.settings);
@@ -174,7 +177,14 @@ pub(crate) fn whole<P: Provisioner>(
     error: &str,
 ) -> Result<Record, Error> {
     let restored = |planned| restored(object, planned, surroundings.provisioner_name, error);
-    match planned(surroundings, claim, false).and_then(restored) {
+    // The claim whose bucket it shares may no longer exist, or share it.
+    let planned = match planned(surroundings, claim, false) {
+        Err(error) if error.is_about_sharing() => {
+            planned(&Surroundings { creators: &|_| Creator::assumed(claim), ..*surroundings }, claim, false)
+        }
+        planned => planned,
+    };
+    match planned.and_then(restored) {
         Err(problem) if !matches!(problem, Error::RecordDamaged { .. }) => {
             Err(damaged(object, error, problem.to_string()))
         }
@@ -212,6 +222,9 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     planned.plan.changes = state(wire::state::CHANGES).map(|words| Changes::of_recorded(&words)).unwrap_or_default();
     if state(wire::state::MODE).is_some() {
         planned.plan.settings = codec::settings(object);
+    }
+    if let (Some(from), Some(uids)) = (&mut planned.plan.shared_from, state(wire::state::BUCKET_CLAIM_UIDS)) {
+        from.uids = uids.split(',').map(str::to_owned).collect();
     }
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),

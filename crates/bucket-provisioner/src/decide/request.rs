@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use crate::decide::access;
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
+use crate::decide::output_metadata::OutputMetadata;
 use crate::decide::settings::{self, Config, Rules};
 use crate::decide::shared_name;
-use crate::decide::sharing::{self, Asking, Creator};
+use crate::decide::sharing::{self, Asking, Creator, Creators};
 use crate::decide::store_outputs;
 use crate::error::Error;
 use crate::refusal::Refusal;
@@ -30,14 +31,14 @@ const PREFIX: &str = "spec.generateBucketName";
 pub(crate) struct Asked<'a> {
     pub(crate) bucket: &'a WantedBucket,
     pub(crate) config: Option<&'a Config>,
-    /// The claim that it names, if it names one.
-    pub(crate) creator: &'a Creator,
+    /// Looks up the claim that it names, if it names one.
+    pub(crate) creators: &'a Creators<'a>,
 }
 
 impl<'a> Asked<'a> {
     /// For this bucket, and nothing else.
     pub(crate) fn bucket(bucket: &'a WantedBucket) -> Self {
-        Self { bucket, config: None, creator: &Creator::Missing }
+        Self { bucket, config: None, creators: &|_| Creator::Missing }
     }
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn plan<P: Provisioner>(
     labels: Option<&Labels>,
 ) -> Result<Plan, Error> {
     let is_new = labels.is_some();
-    let Asked { bucket: wanted, config, creator } = asked;
+    let Asked { bucket: wanted, config, creators } = asked;
     let invalid = |problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem };
     let Parsed { common, own, parameters } = parse::<P>(class).map_err(invalid)?;
     let is_named = common.namespaces.as_ref().is_none_or(|allowed| allowed.contain(&claim.namespace));
@@ -68,34 +69,48 @@ pub(crate) fn plan<P: Provisioner>(
         let remedy = "remove it, or create the class with reclaimPolicy Delete";
         return Err(invalid(ParameterError::bad(ON_DELETE, &on_delete.to_string(), problem, remedy)).into());
     }
+    if is_new {
+        OutputMetadata::parse(config)?;
+    }
     let may_set = &common.settings.claims_may_set;
     // Later, the class may name a bucket.
     let named = shared_name::named(config, P::CAPABILITIES).filter(|_| is_new || common.bucket.is_none());
     let shared = named.map(|name| {
         let may_set = is_new.then_some(may_set);
-        creator.share(&Asking { claim, name, wanted, class: &class.name, may_set }, P::CAPABILITIES.settings)
+        creators(name).share(&Asking { claim, name, wanted, class: &class.name, may_set }, P::CAPABILITIES.settings)
     });
     let shared = shared.transpose()?;
+    let suffix = P::name_suffix(&parameters);
     let (bucket, mode) = match &shared {
         Some(shared) => (shared.bucket.clone(), Mode::Granted),
-        None => bucket::<P>(class, &common, claim, wanted, is_new)?,
+        None => bucket::<P>(class, (&common, &suffix), claim, wanted, is_new)?,
     };
-    let access_mode = access::mode(config, common.access.mode, P::CAPABILITIES, &class.name)?;
+    let name_suffix = if mode == Mode::Created { suffix } else { String::new() };
+    let most = match &shared {
+        Some(shared) => shared.narrowed(common.access.mode, &class.name)?,
+        None => common.access.mode,
+    };
+    let access_mode = access::mode(config, most, P::CAPABILITIES, &class.name)?;
     let (of_claim, refusal) = settings::of_claim(config, may_set, P::CAPABILITIES, &class.name);
     if let Some(refusal) = refusal.filter(|_| is_new) {
         return Err(refusal.into());
     }
+    let of_class = common.settings.of(claim.parts());
     let settings = match &shared {
-        Some(shared) if of_claim.is_empty() || !is_new => shared.settings.clone(),
+        Some(shared) if of_claim.is_empty() || !is_new => {
+            let mut settings = of_class.of_users(P::CAPABILITIES.settings);
+            settings.of_class.extend(shared.settings.of_class.clone());
+            settings
+        }
         Some(_) => return Err(sharing::no_settings(&of_claim).into()),
-        None => Settings { of_claim, ..common.settings.of(claim.parts()) },
+        None => Settings { of_claim, ..of_class },
     };
     let request = Request {
         claim,
         class_name: &class.name,
         bucket,
         mode,
-        access: Access { mode: access_mode, ..common.access.of(claim.parts()) },
+        access: Access { mode: access_mode, most, ..common.access.of(claim.parts()) },
         settings,
         user: names::user(claim, P::USER_NAME_MAX),
         parameters: &parameters,
@@ -103,13 +118,21 @@ pub(crate) fn plan<P: Provisioner>(
         common: &common,
     };
     let plan = provisioner.plan(&request).map_err(Error::store)?;
-    if let Some(shared) = &shared {
-        shared.check_place(&plan, &class.name)?;
-    }
+    let endpoint = match &shared {
+        Some(shared) => shared.endpoint(&plan, &class.name)?,
+        None => plan.endpoint.clone(),
+    };
     let shared_from = shared.map(|shared| shared.from);
     // A plan of the store's own may have been made without.
-    let plan =
-        Plan { access: request.access, settings: request.settings, shared_from, changes: Changes::default(), ..plan };
+    let plan = Plan {
+        endpoint,
+        name_suffix,
+        access: request.access,
+        settings: request.settings,
+        shared_from,
+        changes: Changes::default(),
+        ..plan
+    };
     access::check(&plan, &class.name)?;
     if is_new {
         settings::check(&plan, &class.name, rules::<P>())?;
@@ -165,7 +188,7 @@ fn split<P: Provisioner>(
 
 fn bucket<P: Provisioner>(
     class: &Class,
-    common: &CommonParameters,
+    (common, suffix): (&CommonParameters, &str),
     claim: &ClaimId,
     wanted: &WantedBucket,
     is_new: bool,
@@ -198,10 +221,14 @@ fn bucket<P: Provisioner>(
             let remedy = "set spec.generateBucketName instead (explicitNames is \"no\")".to_owned();
             return Err(not_allowed(NAME, name, remedy));
         }
-        WantedBucket::Named(name) => (NAME, name, P::BUCKET_NAMES.check(name).map(|()| name.clone())),
-        WantedBucket::Generated { prefix } => (PREFIX, prefix, P::BUCKET_NAMES.generate(prefix, claim)),
+        WantedBucket::Named(name) => (NAME, name, named::<P>(name, suffix)),
+        WantedBucket::Generated { prefix } if suffix.is_empty() => {
+            (PREFIX, prefix, P::BUCKET_NAMES.generate(prefix, claim))
+        }
+        WantedBucket::Generated { prefix } => (PREFIX, prefix, P::BUCKET_NAMES.generate_short(prefix, claim, suffix)),
     };
-    let bucket = bucket.and_then(|bucket| match P::check_bucket_name(&bucket, Mode::Created) {
+    let own = |bucket: &str| bucket.strip_suffix(suffix).unwrap_or(bucket).to_owned();
+    let bucket = bucket.and_then(|bucket| match P::check_bucket_name(&own(&bucket), Mode::Created) {
         Ok(()) => Ok(bucket),
         Err(rule) => Err(names::NameError { name: asked.clone(), rule }),
     });
@@ -212,6 +239,12 @@ fn bucket<P: Provisioner>(
         return Err(not_allowed(field, asked, remedy));
     }
     Ok((bucket, Mode::Created))
+}
+
+/// The bucket that a claim names, with what the store appends unless the name has it.
+fn named<P: Provisioner>(name: &str, suffix: &str) -> Result<String, names::NameError> {
+    let bucket = if name.ends_with(suffix) { name.to_owned() } else { format!("{name}{suffix}") };
+    P::BUCKET_NAMES.check(&bucket).map(|()| bucket)
 }
 
 #[cfg(test)]

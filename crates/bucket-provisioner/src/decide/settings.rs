@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::api::ObjectBucketClaimSpec;
 use crate::api::wire::state::ACCESS_MODE;
 use crate::refusal::Refusal;
-use crate::store::settings::{BUCKET_CLAIM_NAME, LONGEST};
+use crate::store::settings::{BUCKET_CLAIM_NAME, LONGEST, OUTPUT_ANNOTATIONS, OUTPUT_LABELS};
 use crate::store::{Capabilities, MaySet, ParameterError, Plan, Record, SettingError, Settings};
 
 /// What a user wrote: `spec.additionalConfig`.
@@ -31,7 +31,7 @@ pub(crate) const MOST: usize = 64;
 /// Longest value that is cached, and that messages repeat.
 const SHOWN: usize = 64;
 /// Begins what is cached of a longer one.
-const DIGEST: &str = "sha256:";
+pub(crate) const DIGEST: &str = "sha256:";
 
 /// What is cached of a value.
 pub(crate) fn abridged(value: &str) -> Cow<'_, str> {
@@ -53,8 +53,10 @@ pub(crate) fn is_known(key: &str, has: Capabilities) -> bool {
 }
 
 /// Whether a key is a setting of the claim's own, and not of its bucket.
-fn is_own(key: &str, has: Capabilities) -> bool {
-    has.access_modes && key == ACCESS_MODE || has.shared_buckets && key == BUCKET_CLAIM_NAME
+pub(crate) fn is_own(key: &str, has: Capabilities) -> bool {
+    [OUTPUT_LABELS, OUTPUT_ANNOTATIONS].contains(&key)
+        || has.access_modes && key == ACCESS_MODE
+        || has.shared_buckets && key == BUCKET_CLAIM_NAME
 }
 
 /// What the cache keeps of an unknown key, and what messages repeat of any.

@@ -6,7 +6,7 @@ use crate::decide::settings::{self, Config};
 use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::store::settings::BUCKET_CLAIM_NAME;
-use crate::store::{ClaimId, Endpoint, MaySet, Mode, Plan, Record, Setting, Settings, SharedFrom};
+use crate::store::{AccessMode, ClaimId, Endpoint, MaySet, Mode, Plan, Record, Setting, Settings, SharedFrom};
 
 /// The claim that another one names.
 #[derive(Debug)]
@@ -19,14 +19,20 @@ pub(crate) enum Creator {
     Assumed { bucket: String },
 }
 
+/// Looks up a claim by its name, in the namespace of the claim that names it.
+pub(crate) type Creators<'a> = dyn Fn(&str) -> Creator + Sync + 'a;
+
 /// The bucket that a claim shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) from: SharedFrom,
     pub(crate) bucket: String,
-    /// `None`: not known.
-    endpoint: Option<Endpoint>,
+    /// Where it is, and the class of its claim; `None`: not known.
+    place: Option<(Endpoint, String)>,
+    /// What its keys need.
     pub(crate) settings: Settings,
+    /// The most that its class lets keys do.
+    pub(crate) most: AccessMode,
 }
 
 /// What a claim asks for that names another one. `may_set`: what the class lets new claims set.
@@ -68,7 +74,13 @@ impl Creator {
             Self::Assumed { bucket } => {
                 let from = SharedFrom::new(name, []);
                 let bucket = bucket.clone();
-                return Ok(Shared { from, bucket, endpoint: None, settings: Settings::default() });
+                return Ok(Shared {
+                    from,
+                    bucket,
+                    place: None,
+                    settings: Settings::default(),
+                    most: AccessMode::default(),
+                });
             }
             Self::Shown { claim, stored } => (claim, stored),
         };
@@ -109,19 +121,20 @@ impl Creator {
         }
         let from = SharedFrom::new(name, stored.record.uids().map(str::to_owned));
         let settings = plan.settings.clone().of_existing_buckets(known);
-        Ok(Shared { from, bucket, endpoint: Some(plan.endpoint.clone()), settings })
+        let place = Some((plan.endpoint.clone(), stored.record.class_name.clone()));
+        Ok(Shared { from, bucket, place, settings, most: plan.access.most })
     }
 
-    /// The record with the uids that the creator has now: its record may have been adopted since.
-    pub(crate) fn refreshed(&self, mut record: Record) -> Record {
-        if let (Some(from), Self::Shown { stored: Some(stored), .. }) = (&mut record.plan.shared_from, self)
-            && stored.record.plan.mode == Mode::Created
-            && stored.record.plan.bucket == record.plan.bucket
-            && from.uids.iter().any(|uid| stored.record.names_uid(uid))
-        {
-            from.uids = stored.record.uids().map(str::to_owned).collect();
-        }
-        record
+    /// The uids that the creator has now, if its record was adopted since.
+    pub(crate) fn renamed(&self, record: &Record) -> Option<SharedFrom> {
+        let from = record.plan.shared_from.as_ref()?;
+        let Self::Shown { stored: Some(creator), .. } = self else { return None };
+        let Record { plan, .. } = &creator.record;
+        let is_it = plan.mode == Mode::Created
+            && plan.bucket == record.plan.bucket
+            && from.uids.iter().any(|uid| creator.record.names_uid(uid));
+        let now = SharedFrom::new(&from.name, creator.record.uids().map(str::to_owned));
+        (is_it && now != *from).then_some(now)
     }
 
     /// Whether the bucket of this claim is in the account of that record.
@@ -142,17 +155,33 @@ impl Creator {
 }
 
 impl Shared {
-    /// Whether the bucket is where a plan of this class has it.
+    /// Where the bucket is, if a plan of this class has its buckets there. The endpoint may be another one by now in the same
+    /// class: that of the operator can change.
     ///
     /// # Errors
     /// [`Refusal::BucketClaimNotShareable`].
-    pub(crate) fn check_place(&self, plan: &Plan, class: &str) -> Result<(), Refusal> {
-        match &self.endpoint {
-            Some(endpoint) if *endpoint != plan.endpoint => {
+    pub(crate) fn endpoint(&self, plan: &Plan, class: &str) -> Result<Endpoint, Refusal> {
+        match &self.place {
+            Some((endpoint, of)) if *endpoint != plan.endpoint && of != class => {
                 Err(elsewhere(&self.from, "at another store or in another region", class))
             }
-            _ => Ok(()),
+            Some((endpoint, _)) => Ok(endpoint.clone()),
+            None => Ok(plan.endpoint.clone()),
         }
+    }
+
+    /// What a class lets keys do that allows `most`.
+    ///
+    /// # Errors
+    /// [`Refusal::BucketClaimNotShareable`].
+    pub(crate) fn narrowed(&self, most: AccessMode, class: &str) -> Result<AccessMode, Refusal> {
+        most.and(self.most).ok_or_else(|| Refusal::BucketClaimNotShareable {
+            name: settings::shown(&self.from.name),
+            problem: format!(
+                "has a bucket whose class allows only {}, and StorageClass {class} allows only {most}: use the class of that claim",
+                self.most
+            ),
+        })
     }
 }
 
@@ -177,7 +206,7 @@ mod tests {
     use crate::api::{Guard, ObjectBucketClaim};
     use crate::decide::record::Author;
     use crate::decide::testing::stored;
-    use crate::store::Failure as _;
+    use crate::store::{Access, Failure as _};
 
     fn may_set() -> MaySet {
         MaySet::of([BUCKET_CLAIM_NAME])
@@ -280,10 +309,11 @@ mod tests {
         let shared = asked(&creator, &WantedBucket::Unspecified, "photos").unwrap();
         let mut record = stored().record;
         record.plan.shared_from = Some(shared.from.clone());
-        shared.check_place(&record.plan, "fast").unwrap();
+        shared.endpoint(&record.plan, "fast").unwrap();
         record.plan.endpoint.region = "there".into();
-        let elsewhere = shared.check_place(&record.plan, "fast").unwrap_err().to_string();
+        let elsewhere = shared.endpoint(&record.plan, "fast").unwrap_err().to_string();
         assert!(elsewhere.contains("in another region than StorageClass fast"), "{elsewhere}");
+        assert_eq!(shared.endpoint(&record.plan, "s3-buckets").unwrap().region, "here", "the operator's may change");
         for (account, is_refused) in [(None, false), (Some("1"), false), (Some("2"), true)] {
             record.account = account.map(str::to_owned);
             assert_eq!(creator.check_account(&record).is_err(), is_refused, "{account:?}");
@@ -295,11 +325,29 @@ mod tests {
         let mut record = stored().record;
         record.plan.shared_from = Some(SharedFrom::new("photos", ["1".to_owned()]));
         let adopted = creator(|_, stored| stored.record.former_uids = vec!["1".into()]);
-        let uids = |creator: &Creator| creator.refreshed(record.clone()).plan.shared_from.map(|from| from.uids);
-        assert_eq!(uids(&adopted), Some(vec!["f30e0389".into(), "1".into()]));
+        let now = adopted.renamed(&record).unwrap();
+        assert_eq!(now.uids, ["f30e0389", "1"]);
         for other in [Creator::Missing, creator(|_, _| {}), creator(|_, stored| stored.record.plan.bucket = "x".into())]
         {
-            assert_eq!(uids(&other), Some(vec!["1".to_owned()]), "{other:?}");
+            assert_eq!(other.renamed(&record), None, "{other:?}");
+        }
+        record.plan.shared_from = Some(now);
+        assert_eq!(adopted.renamed(&record), None);
+    }
+
+    #[test]
+    fn nobody_gets_more_than_the_class_of_the_bucket_allows() {
+        use AccessMode::{ReadOnly, ReadWrite, WriteOnly};
+
+        for (of_bucket, of_class, gets) in [
+            (ReadWrite, ReadWrite, Some(ReadWrite)),
+            (ReadWrite, ReadOnly, Some(ReadOnly)),
+            (WriteOnly, ReadWrite, Some(WriteOnly)),
+            (WriteOnly, ReadOnly, None),
+        ] {
+            let creator = creator(|_, stored| stored.record.plan.access = Access::of_mode(of_bucket));
+            let shared = asked(&creator, &WantedBucket::Unspecified, "photos").unwrap();
+            assert_eq!(shared.narrowed(of_class, "fast").ok(), gets, "{of_bucket} {of_class}");
         }
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::wire::annotation;
 use crate::decide::record::Stored;
-use crate::decide::release::{Retained, Schedule, text};
+use crate::decide::release::{Release, Retained, Schedule, text};
 use crate::store::names::is_generated_for;
 use crate::store::{AccessRemoval, BucketRemoval, Mode, OnDelete, ReclaimPolicy, Record, Removal};
 
@@ -170,7 +170,15 @@ pub(crate) fn shares_bucket(record: &Stored, other: &Stored, is_leaving: bool) -
         Undo::DeleteIfEmpty => is_leaving && undo(record) == Undo::DeleteIfEmpty,
         Undo::Revoke | Undo::DeleteAfter(_) => false,
     };
-    mine.bucket == theirs.bucket && same_store && !waits_for_it && !in_another_account && !leaves_with_it
+    // Its claim no longer exists, and its keys were deleted.
+    let has_no_access =
+        theirs.mode == Mode::Granted && other.release.as_ref().is_some_and(Release::access_is_gone) && !by_go(other);
+    mine.bucket == theirs.bucket
+        && !has_no_access
+        && same_store
+        && !waits_for_it
+        && !in_another_account
+        && !leaves_with_it
 }
 
 /// The closing message: what was removed, and what was kept.
@@ -201,7 +209,10 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removal, re
         (_, BucketRemoval::NotFound) => format!("bucket {name:?} no longer existed"),
         (_, BucketRemoval::LeftInPlace(_)) => format!("bucket {name:?} is left in place"),
         (_, BucketRemoval::Kept) if record.plan.mode == Mode::Granted => match &record.plan.shared_from {
-            Some(from) => format!("bucket {name:?} of ObjectBucketClaim {:?} is kept", from.name),
+            Some(from) => format!(
+                    "bucket {name:?} is left to ObjectBucketClaim {:?}, for which it was created; if that claim was deleted before, the bucket may be deleted now, by the rule of its class",
+                    from.name
+                ),
             None => format!("bucket {name:?}, which existed before the claim, is kept"),
         },
         (Undo::Revoke, BucketRemoval::Kept) if record.reclaim_policy == ReclaimPolicy::Retain => {

@@ -8,13 +8,14 @@ use crate::decide::claim::{Claim, Guarded};
 use crate::decide::record::Stored;
 use crate::error::Error;
 use crate::objects::deletion::ignore_not_found;
+use crate::refusal::Refusal;
 use crate::state::context::Context;
-use crate::store::{ClaimId, Mode, Record};
+use crate::store::{ClaimId, Mode, Record, SharedFrom};
 use operator_runtime::kubernetes::answers::{is_replaced, status_code};
 
 /// Whether the claim has the finalizer and, if it needs one, the generated bucket name.
 pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> bool {
-    let lacks = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record).unwrap_or(false);
+    let lacks = writes_name(record) && lacks_name(ctx, claim, record).unwrap_or(false);
     claim.finalizer && !lacks
 }
 
@@ -27,7 +28,7 @@ pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record:
 /// # Errors
 /// A conflict if the claim was changed or deleted since it was read.
 pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record: &Record) -> Result<(), Error> {
-    let write_name = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record)?;
+    let write_name = writes_name(record) && lacks_name(ctx, claim, record)?;
     let mut finalizers = claim.finalizers.clone();
     if !claim.finalizer {
         finalizers.push(wire::FINALIZER.to_owned());
@@ -43,6 +44,12 @@ pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record
     let written = answer.map_err(Error::kubernetes("add the finalizer to the claim"))?;
     *claim = Claim::read(&written, &ctx.label);
     Ok(())
+}
+
+/// Whether the name of the bucket is written into the claim's spec before it is bound. One to which the store has appended
+/// something would look as if the user had chosen it.
+fn writes_name(record: &Record) -> bool {
+    record.plan.mode == Mode::Created && record.plan.name_suffix.is_empty()
 }
 
 /// Whether to write the bucket's name into the claim's spec. A name that the user wrote is not changed, and a name that
@@ -67,7 +74,8 @@ pub(crate) async fn link_record<P>(ctx: &Context<P>, claim: &mut Claim, stored: 
         return Ok(());
     }
     let is_wrong = spec.object_bucket_name.as_deref().is_some_and(|name| !name.is_empty());
-    let name = lacks_name(ctx, claim, &stored.record)?.then_some(stored.record.plan.bucket.as_str());
+    let plan = &stored.record.plan;
+    let name = (plan.name_suffix.is_empty() && lacks_name(ctx, claim, &stored.record)?).then_some(plan.bucket.as_str());
     // The uid guards against a claim of the same name that was created since.
     let patch = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": stored.name } });
     let mut answer = write_with_name(ctx, claim, patch.clone(), name).await;
@@ -141,6 +149,21 @@ pub(crate) async fn is_leaving<P>(ctx: &Context<P>, claim: &ClaimId) -> bool {
         }
         Ok(None) | Err(_) => false,
     }
+}
+
+/// Whether the claim whose bucket another one is about to share exists, and is not being deleted.
+///
+/// # Errors
+/// It does not, or is; or Kubernetes refused.
+pub(crate) async fn stays<P>(ctx: &Context<P>, namespace: &str, from: &SharedFrom) -> Result<(), Error> {
+    let found = ctx.claims_in(namespace).get_metadata_opt(&from.name).await;
+    let found = found.map_err(Error::kubernetes("read the claim whose bucket is shared"))?;
+    let is_it = found.filter(|found| found.metadata.uid.as_ref() == from.uids.first());
+    if is_it.is_some_and(|found| found.metadata.deletion_timestamp.is_none()) {
+        return Ok(());
+    }
+    let problem = "is being deleted: name another claim".to_owned();
+    Err(Refusal::BucketClaimNotShareable { name: from.name.clone(), problem }.into())
 }
 
 /// Reads the settings of a claim again, from the API server.

@@ -155,7 +155,11 @@ async fn run_guarded<P: Provisioner>(
     step::failed(traced, &problem);
     let wait = ctx.memory.entry(&claim.id, |m| match problem {
         Error::KeysInactive { .. } => m.waits.set_wait(backoff::keys_inactive(&mut rand::rng())),
-        _ => m.waits.failed(problem.class()),
+        _ => {
+            let wait = m.waits.failed(problem.class());
+            // What ends soon may be followed by the next.
+            problem.retry_after().filter(|longer| *longer > wait).map_or(wait, |longer| m.waits.set_wait(longer))
+        }
     });
     if problem.is_race() {
         tracing::debug!(%problem, ?wait, "somebody else wrote at the same time");

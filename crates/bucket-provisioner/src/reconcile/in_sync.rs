@@ -9,6 +9,7 @@ use crate::api::ObjectBucketClaimSpec;
 use crate::decide::claim::{Claim, Ignored, ignored};
 use crate::decide::edit;
 use crate::decide::keys::{self, KeyNotes};
+use crate::decide::output_metadata;
 use crate::decide::record::Stored;
 use crate::decide::report::{self, OtherConditions};
 use crate::decide::settings::Rules;
@@ -22,19 +23,23 @@ use operator_runtime::engine::hash;
 pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
+    // What the Go provisioner wrote is not changed.
+    let extra = output_metadata::digest(claim.config()).filter(|_| stored.by_us());
     let is_in_sync = !claim.deleting
         && claim.finalizer
         && stored.status_is_bound
         && !ctx.caches.records.lacks_claim_ref(&stored)
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
-        && ctx.caches.outputs_are_up_to_date(&stored.record);
+        && ctx.caches.outputs_are_up_to_date(&stored.record, extra.as_deref());
     if !is_in_sync {
         return None;
     }
     let is_settled =
         claim.is_abridged(ctx.rules.has) && ctx.memory.get(&claim.id, |m| m.upkeep.is_settled(settled(claim, &stored)));
-    if !is_settled && stored.by_us() && edit::of(claim, &stored.record, ctx.rules).is_some() {
+    let renamed = ctx.renamed_creator(&stored.record);
+    let is_edited = || !is_settled && edit::of(claim, &stored.record, ctx.rules, None).is_some();
+    if stored.by_us() && (renamed.is_some() || is_edited()) {
         return None;
     }
     let notes = ctx.caches.key_notes(&claim.id).clamp(Some(&stored.record.plan), Timestamp::now());

@@ -148,8 +148,8 @@ fn queue_key<P: Provisioner>(ctx: &Context<P>, claim: &Claim, urgency: Urgency) 
     let recorded = ctx.caches.record(claim, name, &ctx.cluster).map(|stored| stored.record);
     let planned = || match ctx.caches.class(&claim.spec().ok()?.storage_class_name) {
         ClassLookup::Found(class) if class.provisioner == *name => {
-            let creator = ctx.creator(claim);
-            plan::record(ctx.provisioner.as_ref(), claim, &class, (&ctx.cluster, &creator), None).ok()
+            let creators = |name: &str| ctx.creator(&claim.id.namespace, name);
+            plan::record(ctx.provisioner.as_ref(), claim, &class, (&ctx.cluster, &creators), None).ok()
         }
         _ => None,
     };

@@ -111,9 +111,9 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     /// `None` if the claim no longer exists, so there is nothing to remove.
     async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
         let provisioner_name = ctx.options.provisioner_name.as_str();
-        let (cluster, labels, creator) = (&ctx.cluster, &Labels::new(), &ctx.creator(claim));
-        let provisioner = ctx.provisioner.as_ref();
-        let surroundings = Surroundings { provisioner, provisioner_name, cluster, class, labels, creator };
+        let (cluster, labels, provisioner) = (&ctx.cluster, &Labels::new(), ctx.provisioner.as_ref());
+        let creators = &|name: &str| ctx.creator(&claim.id.namespace, name);
+        let surroundings = Surroundings { provisioner, provisioner_name, cluster, class, labels, creators };
         let mut left = Vec::new();
         let stored = match records::find(ctx, claim).await? {
             Found::Owned(stored) if stored.action == Some(Action::Forget) => {

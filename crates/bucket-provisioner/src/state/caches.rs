@@ -17,7 +17,7 @@ use crate::decide::class::{Class, ClassLookup};
 use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::FieldManager;
 use crate::decide::record::Stored;
-use crate::decide::{codec, lookup, record, store_outputs};
+use crate::decide::{codec, lookup, output_metadata, record, store_outputs};
 use crate::state::cache::Cache;
 use crate::state::records::Records;
 use crate::store::{ClaimId, Record, SecretRef};
@@ -134,12 +134,14 @@ impl Caches {
     }
 
     /// Whether both outputs of a record's claim exist, are the claim's, and have not been edited by others. What the store
-    /// added to the Secret does not count, because nothing could repair it.
-    pub(crate) fn outputs_are_up_to_date(&self, record: &Record) -> bool {
+    /// added to the Secret does not count, because nothing could repair it. `extra`: a digest of the labels and annotations that
+    /// the claim asks for.
+    pub(crate) fn outputs_are_up_to_date(&self, record: &Record, extra: Option<&str>) -> bool {
         let Record { claim, plan, .. } = record;
         let url = plan.endpoint.url.iter().map(|_| wire::config::AWS_ENDPOINT_URL_S3);
         let mut more = plan.outputs.keys().map(String::as_str).chain(url);
-        let is_up_to_date = |facts: &Arc<OutputFacts>| facts.is_of(claim) && facts.up_to_date;
+        let is_up_to_date =
+            |facts: &Arc<OutputFacts>| facts.is_of(claim) && facts.up_to_date && facts.metadata.as_deref() == extra;
         let secret = self.secrets.get(Some(&claim.namespace), &claim.name);
         let config_map = self.config_maps.get(Some(&claim.namespace), &claim.name);
         secret.as_ref().is_some_and(is_up_to_date)
@@ -170,6 +172,8 @@ pub(crate) struct OutputFacts {
     /// The other entries of a ConfigMap that nobody else has changed: hashes of their keys, sorted. `None` if there are
     /// more than a record can name: a tenant wrote them in the operator's name.
     more: Option<Box<[u64]>>,
+    /// The digest of what its claim asked for in labels and annotations.
+    metadata: Option<Box<str>>,
     /// Its notes on keys.
     notes: Option<Box<KeyNotes>>,
 }
@@ -196,6 +200,7 @@ impl OutputFacts {
             controller: Box::from(controlling_claim(metadata)?),
             up_to_date: manager.wrote(metadata, keys),
             more: None,
+            metadata: output_metadata::digest_of(metadata).map(cut),
             notes: None,
         })
     }
@@ -209,6 +214,11 @@ impl OutputFacts {
     fn is_of(&self, claim: &ClaimId) -> bool {
         *self.controller == *claim.uid
     }
+}
+
+/// Somebody may have edited it.
+fn cut(digest: &str) -> Box<str> {
+    digest.chars().take(16).collect::<String>().into_boxed_str()
 }
 
 /// Uid of the claim that controls an output. Outputs have the name of their claim; the garbage collector deletes objects

@@ -32,7 +32,8 @@ use crate::decide::sharing::Creator;
 use crate::error::Error;
 use crate::options::Options;
 use crate::reasons;
-use crate::store::{CreateError, Failure, Provisioner, Record};
+use crate::refusal::Refusal;
+use crate::store::{CreateError, Failure, Provisioner, Record, SharedFrom};
 use operator_runtime::engine::Workers;
 
 /// How many stores can have all their workers at the same time.
@@ -148,13 +149,30 @@ impl<P> Context<P> {
         self.owner_secrets.version(secret).is_none_or(|version| notes.shared_from.as_ref() == Some(&version))
     }
 
-    /// The claim that this one names as that whose bucket it shares.
-    pub(crate) fn creator(&self, claim: &Claim) -> Creator {
-        let Some(name) = shared_name::named(claim.config(), self.rules.has) else { return Creator::Missing };
-        let shown = self.caches.claims.get(&ObjectRef::new(name).within(&claim.id.namespace));
+    /// The claim of this name, whose bucket another claim of its namespace may share.
+    pub(crate) fn creator(&self, namespace: &str, name: &str) -> Creator {
+        let shown = self.caches.claims.get(&ObjectRef::new(name).within(namespace));
         let Some(shown) = shown.map(|shown| Claim::read(&shown, &self.label)) else { return Creator::Missing };
         let stored = self.caches.record(&shown, &self.options.provisioner_name, &self.cluster);
         Creator::Shown { claim: shown.into(), stored: stored.map(Box::new) }
+    }
+
+    fn creator_of(&self, record: &Record) -> Option<Creator> {
+        let from = record.plan.shared_from.as_ref()?;
+        Some(self.creator(&record.claim.namespace, &from.name))
+    }
+
+    /// The uids of the claim whose bucket the claim of this record shares, if they have changed.
+    pub(crate) fn renamed_creator(&self, record: &Record) -> Option<SharedFrom> {
+        self.creator_of(record)?.renamed(record)
+    }
+
+    /// Whether the bucket that the claim of this record shares is in its account.
+    ///
+    /// # Errors
+    /// [`Refusal::BucketClaimNotShareable`].
+    pub(crate) fn check_creators_account(&self, record: &Record) -> Result<(), Refusal> {
+        self.creator_of(record).map_or(Ok(()), |creator| creator.check_account(record))
     }
 
     /// Has a claim that is not Bound woken when the claim changes that it names.

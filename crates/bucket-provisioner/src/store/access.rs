@@ -63,6 +63,15 @@ impl AccessMode {
         self == Self::ReadWrite || self == other
     }
 
+    /// What both allow; `None`: nothing.
+    pub(crate) fn and(self, other: Self) -> Option<Self> {
+        match () {
+            () if self.includes(other) => Some(other),
+            () if other.includes(self) => Some(self),
+            () => None,
+        }
+    }
+
     /// Whether objects can be listed and read.
     pub fn reads(self) -> bool {
         self != Self::WriteOnly

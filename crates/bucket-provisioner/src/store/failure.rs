@@ -1,6 +1,7 @@
 //! Why a step failed: [`Failure`], and [`StoreError`] for stores that need no type of their own.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::reason::Reason;
 
@@ -26,6 +27,10 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     fn reason(&self) -> &'static str;
     /// Whether a retry can help.
     fn class(&self) -> FailureClass;
+    /// How long a retry cannot help, such as until a lock ends; the message names that. `None`: it is retried with backoff.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
     /// Whether all claims with this store and these provisioning credentials would fail in the same way, because the
     /// store does not answer or refuses the credentials. After several such errors in a row, only one claim at a time
     /// calls that store.

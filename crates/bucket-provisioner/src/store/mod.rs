@@ -205,6 +205,7 @@ pub(crate) mod capabilities;
 mod changes;
 pub(crate) mod common;
 pub(crate) mod compose;
+mod endpoint;
 mod failure;
 mod finding;
 pub mod names;
@@ -234,6 +235,7 @@ pub use self::capabilities::Capabilities;
 pub use self::changes::Changes;
 pub use self::common::{CommonParameters, Naming};
 pub use self::compose::{delete, provision};
+pub use self::endpoint::Endpoint;
 pub use self::failure::{CreateError, Failure, FailureClass, StoreError};
 pub use self::finding::{About, Finding, Verdict};
 pub use self::names::{NameError, NameRules};
@@ -248,7 +250,7 @@ pub use self::owner::{Owner, OwnerSource};
 pub use self::parameters::{Parameters, RawParameters};
 pub use self::reason::{Reason, Topic};
 pub(crate) use self::record::PARAMETER;
-pub use self::record::{ClaimId, Endpoint, Mode, OwnerRef, Plan, Record, RoleRef, SecretRef};
+pub use self::record::{ClaimId, Mode, OwnerRef, Plan, Record, RoleRef, SecretRef};
 pub use self::request::Request;
 pub use self::rotation::Rotation;
 pub use self::settings::{ClassSettings, MaySet, Setting, SettingError, Settings};
@@ -358,14 +360,23 @@ pub trait Provisioner: Send + Sync + 'static {
         false
     }
 
-    /// Rules for names of buckets beyond [`BUCKET_NAMES`](Self::BUCKET_NAMES): such as names that the store reserves. None
-    /// by default.
+    /// Rules for names of buckets beyond [`BUCKET_NAMES`](Self::BUCKET_NAMES): such as names that the store reserves. Names of
+    /// new buckets are checked without their [suffix](Self::name_suffix). None by default.
     ///
     /// # Errors
     /// The rule that the name breaks.
     fn check_bucket_name(name: &str, mode: Mode) -> Result<(), String> {
         let _ = (name, mode);
         Ok(())
+    }
+
+    /// What is appended to the names of all new buckets of a class, such as an account; the store demands it. Pure, and the
+    /// same as long as the class exists. Generated names have a short form of the claim's uid then.
+    ///
+    /// Nothing by default.
+    fn name_suffix(parameters: &Self::Parameters) -> String {
+        let _ = parameters;
+        String::new()
     }
 
     /// Decides what the claim gets. Pure: the same request always gives the same plan.

@@ -3,6 +3,8 @@
 //! Every generated name is a pure function of the claim and ends in the claim's uid. So a second attempt finds what the
 //! first one created, and two claims never share a name.
 
+use sha2::{Digest as _, Sha256};
+
 use super::record::ClaimId;
 
 /// Longest part of `spec.generateBucketName` that becomes part of a name, as in the Go library.
@@ -79,6 +81,25 @@ impl NameRules {
         Ok(name)
     }
 
+    /// The same with what the store appends to every name: `prefix`, cut so that it fits, then a [short form](short) of the uid,
+    /// then the suffix.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub(crate) fn generate_short(&self, prefix: &str, claim: &ClaimId, suffix: &str) -> Result<String, NameError> {
+        self.check_prefix(prefix)?;
+        let refused = |rule| NameError { name: prefix.to_owned(), rule };
+        let end = format!("-{}{suffix}", short(&claim.uid));
+        let room = PREFIX_MAX.min(self.max.saturating_sub(end.len()));
+        let cut = prefix.get(..room).unwrap_or(prefix).trim_end_matches(['-', '.']);
+        if cut.is_empty() {
+            return Err(refused("it is empty; write at least one lower-case letter or digit".to_owned()));
+        }
+        let name = format!("{cut}{end}");
+        self.shape(&name).map_err(refused)?;
+        Ok(name)
+    }
+
     fn characters(&self, name: &str) -> Result<(), String> {
         let allowed = |c: char| is_alphanumeric(c) || c == '-' || (c == '.' && self.periods);
         if let Some(c) = name.chars().find(|c| !allowed(*c)) {
@@ -116,6 +137,37 @@ fn edge(c: char) -> String {
 
 fn is_alphanumeric(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit()
+}
+
+/// Characters of a [short] uid.
+const SHORT: usize = 13;
+
+/// A uid where a name has no room for it: 65 bits of its SHA-256, as letters and digits.
+fn short(uid: &str) -> String {
+    const ALPHABET: [u8; 32] = *b"abcdefghijklmnopqrstuvwxyz234567";
+    let digest = Sha256::digest(uid);
+    digest.iter().take(SHORT).map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect()
+}
+
+/// Whether the name of a bucket was generated for the claim with this uid, with what the store appends to every name; see
+/// [`is_generated_for`].
+pub fn is_bucket_for(bucket: &str, suffix: &str, uid: &str) -> bool {
+    match suffix {
+        "" => is_generated_for(bucket, uid),
+        suffix => {
+            bucket.strip_suffix(suffix).is_some_and(|name| is_generated_for(name, &short(uid)) && !uid.is_empty())
+        }
+    }
+}
+
+/// Whether a bucket can have been generated from this prefix. `bucket`: without what the store appends to every name.
+pub(crate) fn is_from_prefix(bucket: &str, prefix: &str, is_short: bool) -> bool {
+    if is_short {
+        let cut = bucket.len().checked_sub(SHORT + 1).and_then(|end| bucket.get(..end));
+        return cut.is_some_and(|cut| prefix.starts_with(cut));
+    }
+    let cut: String = prefix.chars().take(PREFIX_MAX).collect();
+    bucket.starts_with(cut.trim_end_matches(['-', '.']))
 }
 
 /// Whether the name of a bucket or user was generated for the claim with this uid. This alone proves no ownership:

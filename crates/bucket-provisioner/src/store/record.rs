@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use super::access::Access;
 use super::changes::Changes;
+use super::endpoint::Endpoint;
 use super::on_delete::OnDelete;
 use super::rotation::Rotation;
 use super::settings::Settings;
@@ -132,37 +133,6 @@ impl Mode {
     }
 }
 
-/// The endpoint of the bucket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Endpoint {
-    /// DNS name or address, without scheme and port.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-    /// Region, as the store names it.
-    pub region: String,
-    /// Full URL for a store whose endpoint an SDK cannot derive from the region.
-    pub url: Option<String>,
-}
-
-impl Endpoint {
-    /// An endpoint that is found by host and port, in region `us-east-1`, as SDKs call the region of a store that has none.
-    pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self { host: host.into(), port, region: "us-east-1".to_owned(), url: None }
-    }
-
-    /// In another region, as the store names it.
-    pub fn with_region(self, region: impl Into<String>) -> Self {
-        Self { region: region.into(), ..self }
-    }
-
-    /// With a full URL, such as `https://s3.example.com:9000`.
-    pub fn with_url(self, url: impl Into<String>) -> Self {
-        Self { url: Some(url.into()), ..self }
-    }
-}
-
 /// What a claim gets: decided by [`Provisioner::plan`](super::Provisioner::plan), recorded in the ObjectBucket, and all
 /// that the verbs know about the claim's class. Contains no secret. [`Request::plan`](super::Request::plan) makes the
 /// usual one.
@@ -183,6 +153,9 @@ pub struct Plan {
     pub rotation: Rotation,
     /// What happens to the bucket when the claim is deleted, if it was created and its reclaimPolicy is Delete.
     pub on_delete: OnDelete,
+    /// What the store has appended to the name that the claim asked for or that was generated; see
+    /// [`Provisioner::name_suffix`](super::Provisioner::name_suffix).
+    pub name_suffix: String,
     /// What the keys may do, as far as the store [can limit](super::Capabilities) that.
     pub access: Access,
     /// What is set for the bucket, as far as the store [has settings](super::Capabilities::settings).
@@ -214,6 +187,7 @@ impl Plan {
             user: None,
             rotation: Rotation::default(),
             on_delete: OnDelete::default(),
+            name_suffix: String::new(),
             access: Access::default(),
             settings: Settings::default(),
             shared_from: None,
@@ -221,6 +195,11 @@ impl Plan {
             state: BTreeMap::new(),
             outputs: BTreeMap::new(),
         }
+    }
+
+    /// Name of the bucket without what the store has appended.
+    pub(crate) fn asked_name(&self) -> &str {
+        self.bucket.strip_suffix(&self.name_suffix).unwrap_or(&self.bucket)
     }
 
     /// With other provisioning credentials than the operator's own identity.

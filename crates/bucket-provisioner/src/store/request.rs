@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::access::Access;
 use super::common::CommonParameters;
-use super::record::{ClaimId, Endpoint, Mode, Plan};
+use super::endpoint::Endpoint;
+use super::record::{ClaimId, Mode, Plan};
 use super::settings::Settings;
 
 /// What a claim requests, and the parameters of its class: the input of

@@ -27,6 +27,10 @@ const MAY_SET: &str = "claimsMaySet";
 /// The setting of a claim that shares the bucket of another one.
 pub(crate) const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
 
+/// The settings of a claim about its Secret and ConfigMap, in every store.
+pub(crate) const OUTPUT_LABELS: &str = "outputLabels";
+pub(crate) const OUTPUT_ANNOTATIONS: &str = "outputAnnotations";
+
 /// Longest value, in bytes.
 pub(crate) const LONGEST: usize = 16 * 1024;
 
@@ -55,12 +59,14 @@ pub struct Setting {
     pub is_of_claims: bool,
     /// It is also for buckets that existed before.
     pub is_of_existing_buckets: bool,
+    /// It is also for the users of claims, whatever their buckets.
+    pub is_of_users: bool,
 }
 
 impl Setting {
     /// A class parameter.
     pub const fn new(name: &'static str, meaning: &'static str) -> Self {
-        Self { name, meaning, is_of_claims: false, is_of_existing_buckets: false }
+        Self { name, meaning, is_of_claims: false, is_of_existing_buckets: false, is_of_users: false }
     }
 
     /// Settings of claims whose keys begin with `name`, which ends with `.`.
@@ -78,6 +84,12 @@ impl Setting {
     #[must_use]
     pub const fn of_existing_buckets(self) -> Self {
         Self { is_of_existing_buckets: true, ..self }
+    }
+
+    /// And it is also for the users of claims, whatever their buckets.
+    #[must_use]
+    pub const fn of_users(self) -> Self {
+        Self { is_of_users: true, ..self }
     }
 
     fn is_family(&self) -> bool {
@@ -134,9 +146,17 @@ impl Settings {
 
     /// Those of the class that do not change a bucket, such as what its keys need.
     pub(crate) fn of_existing_buckets(self, known: &[Setting]) -> Self {
-        let is_kept = |key: &String, _: &mut String| known.iter().any(|one| one.is_of_existing_buckets && one.has(key));
+        self.of_class_where(known, |setting| setting.is_of_existing_buckets)
+    }
+
+    /// Those of the class for users alone.
+    pub(crate) fn of_users(self, known: &[Setting]) -> Self {
+        self.of_class_where(known, |setting| setting.is_of_users)
+    }
+
+    fn of_class_where(self, known: &[Setting], is_kept: impl Fn(&Setting) -> bool) -> Self {
         let mut of_class = self.of_class;
-        of_class.retain(is_kept);
+        of_class.retain(|key, _| known.iter().any(|setting| is_kept(setting) && setting.has(key)));
         Self { of_class, ..Self::default() }
     }
 
@@ -302,7 +322,7 @@ impl ClassSettings {
         let mut set = BTreeMap::new();
         for setting in has.settings {
             let Some(value) = written.get(setting.name) else { continue };
-            if names_bucket && !setting.is_of_existing_buckets {
+            if names_bucket && !setting.is_of_existing_buckets && !setting.is_of_users {
                 return of_new_buckets(setting.name);
             }
             let unshown = |problem: String, remedy: String| ParameterError::Unshown {

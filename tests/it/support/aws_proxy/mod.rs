@@ -198,7 +198,7 @@ fn form_field(body: &Bytes, name: &str) -> Option<String> {
 }
 
 /// What of a bucket has an address of its own, and how its operations are called.
-const SUB_RESOURCES: [(&str, &str); 9] = [
+const SUB_RESOURCES: [(&str, &str); 12] = [
     ("tagging", "BucketTagging"),
     ("abac", "BucketAbac"),
     ("versioning", "BucketVersioning"),
@@ -208,6 +208,9 @@ const SUB_RESOURCES: [(&str, &str); 9] = [
     ("publicAccessBlock", "PublicAccessBlock"),
     ("logging", "BucketLogging"),
     ("policy", "BucketPolicy"),
+    ("object-lock", "ObjectLockConfiguration"),
+    ("cors", "BucketCors"),
+    ("notification", "BucketNotificationConfiguration"),
 ];
 
 fn operation(parts: &Parts, body: &Bytes) -> String {
@@ -239,6 +242,8 @@ fn operation(parts: &Parts, body: &Bytes) -> String {
         ("DELETE", true) if has("uploadId") => "AbortMultipartUpload",
         ("PUT", true) if has("partNumber") => "UploadPart",
         ("PUT", true) => "PutObject",
+        ("GET", true) if has("retention") => "GetObjectRetention",
+        ("GET", true) if has("legal-hold") => "GetObjectLegalHold",
         ("GET", true) => "GetObject",
         ("DELETE", true) => "DeleteObject",
         (method, _) => return format!("{method} {}", parts.uri),

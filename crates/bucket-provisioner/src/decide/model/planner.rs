@@ -102,7 +102,7 @@ pub(super) fn real_record_state(setup: &Setup, claim: Claim, record: Option<Reco
         cluster: CLUSTER,
         class,
         labels,
-        creator: &Creator::Missing,
+        creators: &|_| Creator::Missing,
     };
     plan::record_state(&surroundings, &real_claim(claim, claim.asks), found).ok()
 }
@@ -150,7 +150,7 @@ pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate
             &Planner,
             &real_claim(named_for, record.asks),
             &class,
-            (CLUSTER, &Creator::Missing),
+            (CLUSTER, &|_| Creator::Missing),
             Some(&Labels::new()),
         )
         .expect("it can be planned"),

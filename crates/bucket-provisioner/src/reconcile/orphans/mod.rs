@@ -230,6 +230,8 @@ impl<P: Provisioner> OrphanController<P> {
         }
         let (wait, failures) = self.records.entry(name, |known| {
             let wait = known.schedule.failed(|n| backoff::delay(problem.class(), n, &mut rand::rng()));
+            let longer = problem.retry_after().filter(|longer| *longer > wait);
+            let wait = longer.map_or(wait, |longer| known.schedule.set_wait(longer));
             (wait, known.schedule.failures())
         });
         tracing::warn!(

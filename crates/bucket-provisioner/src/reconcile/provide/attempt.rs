@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
+use kube::api::ObjectMeta;
 
 use crate::api::wire;
 use crate::decide::claim::{self, Claim};
 use crate::decide::edit::{self, Edit};
 use crate::decide::keys::KeyNotes;
 use crate::decide::output_data::{self, PreviousOwner};
+use crate::decide::output_metadata::OutputMetadata;
 use crate::decide::plan::RecordState;
 use crate::decide::record::Stored;
 use crate::decide::report;
@@ -132,7 +135,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         // Shared keys are copied from the provisioning Secret until they work, and whenever that Secret changes.
         let own = stored.record.plan.user.is_some();
         let shared = own || stored.bound() && ctx.shares_present_keys(&stored.record, &self.notes);
-        let wanted = present.as_ref().map(|keys| output_data::secret(&self.claim.id, &ctx.label, keys, &self.notes));
+        let extra = self.output_metadata(Some(secret.meta()));
+        let label = (ctx.label.as_str(), &extra);
+        let wanted = present.as_ref().map(|keys| output_data::secret(&self.claim.id, label, keys, &self.notes));
         Ok(steps::keys_so_far(KeysFound {
             in_secret: present.filter(|_| written),
             up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::difference(secret, &wanted).is_none()),
@@ -141,6 +146,14 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             bound: stored.bound(),
             ready: self.status_is_ready(stored),
         }))
+    }
+
+    /// The labels and annotations that the claim asks for on an output. What the Go provisioner wrote is not changed.
+    pub(super) fn output_metadata(&self, found: Option<&ObjectMeta>) -> OutputMetadata {
+        match self.stored() {
+            Ok(stored) if !stored.by_us() => OutputMetadata::default(),
+            _ => OutputMetadata::of_bound(self.claim.config(), found),
+        }
     }
 
     /// Whether the claim's status is Ready.
@@ -170,7 +183,8 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     /// What a bound claim asks for that is not recorded.
     pub(super) fn edit(&self, stored: &Stored) -> Option<Edit> {
         let is_applied = stored.bound() && stored.by_us();
-        edit::of(&self.claim, &stored.record, self.ctx.rules).filter(|_| is_applied)
+        let creator = self.ctx.renamed_creator(&stored.record);
+        edit::of(&self.claim, &stored.record, self.ctx.rules, creator).filter(|_| is_applied)
     }
 
     /// Whether the record holds everything that is known. Records of the Go provisioner are not changed.
@@ -226,7 +240,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 /// The Secret of a new claim, and whether a dry run has shown that it can be written: that costs no more than a look.
 async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<Secret>, bool), Error> {
     let secrets = ctx.secrets_in(&claim.id.namespace);
-    match outputs::try_create(&secrets, &ctx.field_manager, &output_data::sample_secret(&claim.id, &ctx.label)).await? {
+    let extra = OutputMetadata::of_bound(claim.config(), None);
+    let sample = output_data::sample_secret(&claim.id, &ctx.label, &extra);
+    match outputs::try_create(&secrets, &ctx.field_manager, &sample).await? {
         Some(absent) => Ok((absent, true)),
         None => Ok((outputs::read(&secrets, &claim.id, None).await?, false)),
     }

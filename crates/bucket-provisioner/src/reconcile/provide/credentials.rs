@@ -1,6 +1,7 @@
 //! The claim's keys: having the store issue them, writing them into the claim's Secret, and trying them.
 
 use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
 
 use super::attempt::Attempt;
 use crate::decide::backoff::{MAX_DENIED, MAX_PROBES};
@@ -11,7 +12,7 @@ use crate::decide::steps::{Keys, Verb};
 use crate::decide::{output_data, store_outputs};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
-use crate::objects::{events, records, status};
+use crate::objects::{claims, events, records, status};
 use crate::reasons;
 use crate::reconcile::next::Next;
 use crate::reconcile::owner;
@@ -34,6 +35,12 @@ impl<P: Provisioner> Attempt<'_, P> {
         let record = &stored.record;
         if record.plan.user.is_some() {
             self.try_secret().await?;
+        }
+        if !stored.bound()
+            && let Some(from) = &record.plan.shared_from
+        {
+            // After the record is written: whoever deletes the bucket finds the record, or this finds that it is deleted.
+            claims::stays(ctx, &record.claim.namespace, from).await?;
         }
         let before = ctx.memory.entry(&record.claim, ClaimMemory::executes);
         let call = owner.call(record);
@@ -82,7 +89,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// not be issued, and must not replace others.
     pub(super) async fn try_secret(&self) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, &self.claim.id);
-        let (secrets, sample) = (ctx.secrets_in(&id.namespace), output_data::sample_secret(id, &ctx.label));
+        let extra = self.output_metadata(self.secret.existing().map(|secret| secret.meta()));
+        let (secrets, sample) = (ctx.secrets_in(&id.namespace), output_data::sample_secret(id, &ctx.label, &extra));
         match &self.secret {
             _ if self.writable => Ok(()),
             Current::Absent => outputs::try_create(&secrets, &ctx.field_manager, &sample).await.map(drop),
@@ -109,7 +117,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (ctx, id) = (self.ctx, self.claim.id.clone());
         let shares = self.stored()?.record.plan.user.is_none();
         let notes = self.notes_on_keys(shares)?;
-        let secret = output_data::secret(&id, &ctx.label, self.credentials()?, &notes);
+        let extra = self.output_metadata(self.secret.existing().map(|secret| secret.meta()));
+        let secret = output_data::secret(&id, (&ctx.label, &extra), self.credentials()?, &notes);
         let written =
             outputs::write(&ctx.secrets_in(&id.namespace), &ctx.field_manager, &self.secret, &secret, &id).await?;
         match &self.keys {
@@ -172,7 +181,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Writes other notes, and keeps the keys in the Secret.
     pub(super) async fn write_notes(&mut self, notes: KeyNotes) -> Result<(), Error> {
         let id = &self.claim.id;
-        let secret = output_data::secret(id, &self.ctx.label, self.credentials()?, &notes);
+        let extra = self.output_metadata(self.secret.existing().map(|secret| secret.meta()));
+        let secret = output_data::secret(id, (&self.ctx.label, &extra), self.credentials()?, &notes);
         if let Some(written) =
             outputs::write(&self.ctx.secrets_in(&id.namespace), &self.ctx.field_manager, &self.secret, &secret, id)
                 .await?

@@ -12,6 +12,8 @@ mod upkeep;
 use std::pin::pin;
 use std::time::Duration;
 
+use kube::Resource as _;
+
 use self::attempt::Attempt;
 use super::next::Next;
 use super::{in_sync, step, teardown};
@@ -74,14 +76,15 @@ async fn begin<'a, P: Provisioner>(
         |stored| legacy::complete(ctx.provisioner.as_ref(), &ctx.options.provisioner_name, class, &claim, stored);
     let labels = namespaces::labels(ctx, &claim, class).await?;
     ctx.wait_for_creator(&claim);
-    let creator = ctx.creator(&claim);
+    let namespace = claim.id.namespace.clone();
+    let creators = |name: &str| ctx.creator(&namespace, name);
     let surroundings = Surroundings {
         provisioner: ctx.provisioner.as_ref(),
         provisioner_name: &ctx.options.provisioner_name,
         cluster: &ctx.cluster,
         class,
         labels: &labels,
-        creator: &creator,
+        creators: &creators,
     };
     let found = records::find(ctx, &claim).await?;
     let stored = match plan::record_state(&surroundings, &claim, found)? {
@@ -92,7 +95,7 @@ async fn begin<'a, P: Provisioner>(
                 events::class_warning(ctx, class, reason.name, &note).await;
             }
             let attempt = Attempt::begin(ctx, claim, name, record).await?;
-            creator.check_account(attempt.record_state.record())?;
+            ctx.check_creators_account(attempt.record_state.record())?;
             return Ok(Start::Attempt(Box::new(attempt)));
         }
         RecordState::Predecessor { stored, record } => {
@@ -207,7 +210,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         if wait.is_zero() || !stored.bound() {
             return Ok(None);
         }
-        let wanted = output_data::config_map(&self.ctx.label, &stored.record);
+        let extra = self.output_metadata(self.config_map.existing().map(|config_map| config_map.meta()));
+        let wanted = output_data::config_map((&self.ctx.label, &extra), &stored.record);
         let differs = |found| output_data::difference(found, &wanted).is_some();
         Ok(self.config_map.existing().is_none_or(differs).then(|| self.defer(wait)))
     }
@@ -232,7 +236,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn write_config_map(&mut self) -> Result<(), Error> {
         let id = &self.claim.id;
         let record = &self.stored()?.record;
-        let config_map = output_data::config_map(&self.ctx.label, record);
+        let extra = self.output_metadata(self.config_map.existing().map(|config_map| config_map.meta()));
+        let config_map = output_data::config_map((&self.ctx.label, &extra), record);
         let written = outputs::write(
             &self.ctx.config_maps_in(&id.namespace),
             &self.ctx.field_manager,

@@ -41,7 +41,9 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     note(state::FORCE_PATH_STYLE, (class.addressing == Addressing::Path).then_some("true"));
     note(state::ALLOW_CLAIMED_BUCKET, (class.claimed_bucket == ClaimedBucket::Allowed).then_some("true"));
     plan.owner.role = class.owner_role.clone();
-    let style = if class.addressing == Addressing::Path { "path" } else { "virtual" };
+    // AWS's certificates are for hosts without a period in the bucket's name.
+    let in_path = class.addressing == Addressing::Path || plan.bucket.contains('.');
+    let style = if in_path { "path" } else { "virtual" };
     plan.outputs.insert(ADDRESSING_STYLE.to_owned(), style.to_owned());
     plan
 }

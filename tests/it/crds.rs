@@ -101,11 +101,11 @@ async fn claims_work_with_crds_of_others(#[case] text: &str) {
 #[case::empty_strings_are_refused_and_names_immutable(include_str!("fixtures/crds/strict.yaml"))]
 #[case::name_excludes_prefix_and_there_is_no_status_subresource(include_str!("fixtures/crds/exclusive.yaml"))]
 #[tokio::test]
-async fn modes_and_settings_work_with_crds_of_others(#[case] text: &str) {
+async fn what_claims_ask_for_works_with_crds_of_others(#[case] text: &str) {
     let other = OtherCluster::take().await;
     other.install(&fixture_crds(text)).await;
     let world = other.world().await;
-    let may_set = ("claimsMaySet", "bucketVersioning,tags.*");
+    let may_set = ("claimsMaySet", "bucketClaimName,bucketVersioning,tags.*");
     let class = world.class_with("managed", "Delete", &[may_set, ("tags", "env=prod")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let asked = json!({ "bucketVersioning": "Enabled", "tags.team": "a", "accessMode": "WriteOnly" });
@@ -129,11 +129,16 @@ async fn modes_and_settings_work_with_crds_of_others(#[case] text: &str) {
     assert!(world.app("photos").await.list(&bucket).await.is_ok());
     edit(json!({ "bucketVersioning": "perhaps" })).await;
     world.wait_event("photos", "EditIgnored").await;
+    let asked = json!({ "bucketClaimName": "photos", "outputLabels": "team=shop" });
+    world.claim_with("guest", json!({ "storageClassName": class, "additionalConfig": asked })).await;
+    world.wait_bound("guest").await;
+    assert_eq!(world.environment("guest").await["BUCKET_NAME"], bucket);
+    assert_eq!(world.secrets().get("guest").await.unwrap().labels()["team"], "shop");
     operator.stop().await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("later", &class).await;
     world.wait_bound("later").await;
-    for claim in ["photos", "later"] {
+    for claim in ["guest", "photos", "later"] {
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
     }

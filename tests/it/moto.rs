@@ -1,14 +1,20 @@
 //! On the second emulator, which checks the names of account-regional buckets, and lacks other things than the first.
 
+use bucket_provisioner::api::wire::BUCKET_LABEL;
+use kube::ResourceExt as _;
+use kube::api::{ListParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::operator::{Kind, Operator};
+use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::tool::Tool;
 use crate::support::{Store, World, bucket_of};
 
 const REGION: &str = "eu-central-1";
 /// Whoever calls moto belongs to it.
 const ACCOUNT: &str = "123456789012";
+/// Begins a name that a user chooses.
+const CHOSEN: &str = "b";
 
 async fn regional(world: &World, account: &str) -> String {
     let parameters = [("region", REGION), ("bucketNamespace", "account-regional"), ("accountId", account)];
@@ -54,6 +60,101 @@ async fn a_bucket_of_the_account_has_a_name_that_nobody_else_can_have() {
         world.wait_gone(claim).await;
         assert!(!world.account.bucket_exists(bucket).await);
     }
+    operator.stop().await;
+}
+
+/// The claim names its bucket without what was appended.
+#[rstest]
+#[case::generated(json!({ "generateBucketName": "photos" }), true)]
+#[case::chosen(json!({ "bucketName": CHOSEN }), true)]
+#[case::chosen_and_lost(json!({ "bucketName": CHOSEN }), false)]
+#[tokio::test]
+async fn a_restored_claim_gets_such_a_bucket_back(#[case] mut name: Value, #[case] has_record: bool) {
+    let world = World::at(Store::moto()).await;
+    let class = regional(&world, ACCOUNT).await;
+    if name["bucketName"] == CHOSEN {
+        name["bucketName"] = json!(world.unique(CHOSEN));
+    }
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("photos", claim(&class, name)).await;
+    world.wait_bound("photos").await;
+    let before = world.environment("photos").await;
+    operator.stop().await;
+    let backup = world.back_up("photos").await;
+    world.lose("photos").await;
+    world.restore(&backup.secret).await;
+    world.restore(&backup.claim).await;
+    if has_record {
+        world.restore(&backup.record).await;
+    }
+
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("photos", "AdoptionNeeded").await;
+    let adopted = Tool::run(&world, &["adopt", "photos", "--yes"], "").await;
+    assert!(adopted.code == 0 && adopted.out.contains("has its bucket back and is Ready"), "{adopted:?}");
+    assert_eq!(world.environment("photos").await["BUCKET_NAME"], before["BUCKET_NAME"]);
+    let records = world.records().list(&ListParams::default()).await.unwrap().items;
+    let buckets = records.iter().filter_map(|record| record.spec.endpoint.as_ref()?.bucket_name.as_ref());
+    assert_eq!(buckets.filter(|bucket| **bucket == before["BUCKET_NAME"]).count(), 1);
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(!world.account.bucket_exists(&before["BUCKET_NAME"]).await);
+    operator.stop().await;
+}
+
+/// The claim's ConfigMap shows it.
+#[rstest]
+#[case::generated(json!({ "generateBucketName": "photos" }))]
+#[case::chosen(json!({ "bucketName": CHOSEN }))]
+#[tokio::test]
+async fn an_object_bucket_edited_to_another_bucket_has_no_effect(#[case] mut name: Value) {
+    let world = World::at(Store::moto()).await;
+    let class = regional(&world, ACCOUNT).await;
+    if name["bucketName"] == CHOSEN {
+        name["bucketName"] = json!(world.unique(CHOSEN));
+    }
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("photos", claim(&class, name)).await;
+    world.wait_bound("photos").await;
+    let bucket = world.environment("photos").await["BUCKET_NAME"].clone();
+    operator.stop().await;
+    let record = world.record_name("photos");
+    let label = world.records().get(&record).await.unwrap().labels()[BUCKET_LABEL].clone();
+    let edit = async |bucket: &str, label: Value| {
+        let labels = json!({ BUCKET_LABEL: label });
+        let edit = json!({ "metadata": { "labels": labels }, "spec": { "endpoint": { "bucketName": bucket } } });
+        world.records().patch(&record, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+    };
+    edit(&world.unique("theirs"), Value::Null).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("photos", "BucketConflict").await;
+    assert_eq!(world.environment("photos").await["BUCKET_NAME"], bucket);
+    edit(&bucket, json!(label)).await;
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
+/// It applies to buckets that are created from then on.
+#[tokio::test]
+async fn a_class_that_gets_a_namespace_still_serves_older_buckets() {
+    let world = World::at(Store::moto()).await;
+    let class = world.class_with("regional", "Delete", &[("region", REGION)]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bucket = world.unique(CHOSEN);
+    world.claim_with("photos", claim(&class, json!({ "bucketName": bucket }))).await;
+    world.wait_bound("photos").await;
+    operator.stop().await;
+    world.delete_class(&class).await;
+    assert_eq!(regional(&world, ACCOUNT).await, class);
+    let name = format!("{}/photos", world.namespace);
+    let printed = Binary::run(&world, &["record", &name, "--bucket", &bucket]).await.unwrap();
+    assert!(printed.contains(&bucket) && !printed.contains(&format!("{bucket}-")), "{printed}");
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
     operator.stop().await;
 }
 

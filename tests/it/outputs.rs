@@ -1,6 +1,6 @@
 //! Secret and ConfigMap of a claim where others limit what can be written: immutable ones, and admission policies.
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use rstest::rstest;
@@ -104,11 +104,11 @@ async fn outputs_have_the_labels_that_the_claim_asks_for() {
     configure(&world, json!({ "outputLabels": format!("team=warehouse,example.com/tier={long}") })).await;
     seen(&world.config_maps(), "photos", has_team(Some("warehouse"))).await.expect("the edit is applied");
     assert_eq!(of_both().await[0].as_deref(), Some("warehouse"));
-    // What cannot be written changes nothing.
-    configure(&world, json!({ "outputLabels": "app.kubernetes.io/name=x" })).await;
-    let (_, note) = world.wait_event("photos", "EditIgnored").await;
-    assert!(note.contains("outputLabels") && note.contains("belongs to Kubernetes"), "{note}");
-    assert_eq!(of_both().await[0].as_deref(), Some("warehouse"));
+    // What somebody removes is written again.
+    let removed = json!({ "metadata": { "labels": { "team": null } } });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(removed)).await.unwrap();
+    let is_back = |secret: Option<&Secret>| secret.is_some_and(|secret| secret.labels().contains_key("team"));
+    seen(&world.secrets(), "photos", is_back).await.expect("the label is written again");
     operator.stop().await;
 
     // Nothing of it is repeated.
@@ -121,6 +121,11 @@ async fn outputs_have_the_labels_that_the_claim_asks_for() {
         writes.map(|call| call.name).filter(|name| name != "patch objectbucketclaims/status").collect();
     assert_eq!(writes, [""; 0]);
 
+    // What cannot be written changes nothing.
+    configure(&world, json!({ "outputLabels": "app.kubernetes.io/name=x" })).await;
+    let (_, note) = world.wait_event("photos", "EditIgnored").await;
+    assert!(note.contains("outputLabels") && note.contains("belongs to Kubernetes"), "{note}");
+    assert_eq!(of_both().await[0].as_deref(), Some("warehouse"));
     configure(&world, json!({ "outputLabels": null, "outputAnnotations": null })).await;
     seen(&world.config_maps(), "photos", has_team(None)).await.expect("they are removed");
     assert_eq!(of_both().await, [None, None, None]);

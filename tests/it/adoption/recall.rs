@@ -1,12 +1,13 @@
 //! ObjectBuckets that are lost and in no backup. Their content is reconstructed from the claim, its class, and the tags
 //! of bucket and user.
 
+use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
 use super::{CLAIM, Lost, Made};
 use crate::support::operator::{Binary, Kind, Operator};
-use crate::support::{World, seen};
+use crate::support::{World, bucket_of, seen};
 
 /// Apps notice nothing.
 #[rstest]
@@ -98,6 +99,24 @@ async fn an_untagged_user_is_recorded_and_no_keys_are_shared() {
     let name = format!("{}/{CLAIM}", world.namespace);
     let printed = Binary::run(&world, &["record", &name]).await.unwrap();
     assert!(printed.contains(&user), "it names the user that the claim had: {printed}");
+}
+
+/// Not every name is written into the claim.
+#[tokio::test]
+async fn a_bucket_that_the_claim_does_not_name_is_in_its_config_map() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim(CLAIM, &class).await;
+    let bucket = bucket_of(&world.wait_bound(CLAIM).await);
+    operator.stop().await;
+    let unnamed = json!({ "spec": { "bucketName": null } });
+    world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(unnamed)).await.unwrap();
+    let name = format!("{}/{CLAIM}", world.namespace);
+    let record = async || Binary::run(&world, &["record", &name]).await;
+    assert!(record().await.unwrap().contains(&bucket));
+    world.config_maps().delete(CLAIM, &DeleteParams::default()).await.unwrap();
+    assert!(record().await.unwrap_err().contains("name it with --bucket"));
 }
 
 #[tokio::test]

@@ -21,6 +21,8 @@ use crate::support::{World, aws_url, ready, seen};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Flow {
     Provision,
+    /// The same with settings of the bucket.
+    Configure,
     Grant,
     Repair,
     Adopt,
@@ -40,8 +42,9 @@ enum Flow {
     Vanish,
 }
 
-const FLOWS: [Flow; 12] = [
+const FLOWS: [Flow; 13] = [
     Flow::Provision,
+    Flow::Configure,
     Flow::Grant,
     Flow::Repair,
     Flow::Adopt,
@@ -177,6 +180,7 @@ impl<'a> Cell<'a> {
         }
         match flow {
             Flow::Keep => parameters.push(("onDelete", "ifEmpty".to_owned())),
+            Flow::Configure => parameters.extend(SETTINGS.map(|(name, value)| (name, value.to_owned()))),
             flow if flow.deletes_later() => parameters.push(("onDelete", "after:1h".to_owned())),
             _ => {}
         }
@@ -185,7 +189,7 @@ impl<'a> Cell<'a> {
         let cell = Self { world, aws, claim: name, class, flow, withholds_keys: Arc::default() };
         if flow.begins_unpublished() {
             cell.begin_unpublished().await;
-        } else if !matches!(flow, Flow::Provision | Flow::Grant) {
+        } else if !matches!(flow, Flow::Provision | Flow::Configure | Flow::Grant) {
             cell.submit().await;
             world.wait_bound(&cell.claim).await;
             let bucket = world.environment(&cell.claim).await["BUCKET_NAME"].clone();
@@ -251,7 +255,7 @@ impl<'a> Cell<'a> {
         let user = format!("{}-{claim}-", world.namespace);
         let users = || world.account.users_with(&user);
         match self.flow {
-            Flow::Provision | Flow::Grant => {
+            Flow::Provision | Flow::Grant | Flow::Configure => {
                 self.submit().await;
                 meanwhile.await;
                 world.wait_bound(claim).await;
@@ -327,10 +331,27 @@ impl<'a> Cell<'a> {
             }
         }
         let environment = world.environment(claim).await;
+        if self.flow == Flow::Configure {
+            self.assert_configured(&environment["BUCKET_NAME"]).await;
+        }
         world.app(claim).await.put(&environment["BUCKET_NAME"], "b").await.unwrap();
         let users = users().await;
         assert_eq!(users.len(), 1, "{users:?}");
         assert_eq!(world.account.keys(&users[0]).await, [environment["AWS_ACCESS_KEY_ID"].clone()]);
+    }
+
+    /// Requires that the bucket has what its class sets.
+    async fn assert_configured(&self, bucket: &str) {
+        let Self { world, .. } = self;
+        assert_eq!(world.account.bucket_tags(bucket).await["team"], "shop");
+        let s3 = &world.account.s3;
+        let versioning = s3.get_bucket_versioning().bucket(bucket).send().await.unwrap();
+        assert_eq!(versioning.status().map(|status| status.as_str()), Some("Enabled"));
+        let rules = s3.get_bucket_lifecycle_configuration().bucket(bucket).send().await.unwrap();
+        assert!(rules.rules().iter().any(|rule| rule.expiration().is_some_and(|after| after.days() == Some(30))));
+        let blocked = s3.get_public_access_block().bucket(bucket).send().await.unwrap();
+        let blocked = blocked.public_access_block_configuration().unwrap();
+        assert_eq!(blocked.block_public_policy(), Some(true));
     }
 
     /// Writes an entry of the ObjectBucket's `additionalState`.
@@ -437,6 +458,10 @@ impl<'a> Cell<'a> {
         Outcome { reason: reason.into_inner(), calls: self.aws.calls().len() }
     }
 }
+
+/// Of the class of [`Flow::Configure`].
+const SETTINGS: [(&str, &str); 4] =
+    [("tags", "team=shop"), ("bucketVersioning", "Enabled"), ("expireAfter", "30d"), ("publicAccess", "blocked")];
 
 struct Outcome {
     reason: Option<String>,

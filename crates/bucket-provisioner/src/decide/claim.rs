@@ -254,6 +254,8 @@ pub(crate) enum WantedBucket {
     },
     /// `spec.bucketName`: exactly this name, not yet checked against the store's rules.
     Named(String),
+    /// The bucket that a claim had, by its whole name: the store appends nothing.
+    Recorded(String),
     /// Neither; only possible with a class that names a bucket.
     Unspecified,
 }
@@ -293,12 +295,14 @@ pub(crate) fn other_bucket(claim: &Claim, record: &Record) -> Option<String> {
 /// The bucket of a claim whose record was edited: the claim's ConfigMap, which the operator wrote, names the claim's bucket
 /// and not the recorded one.
 pub(crate) fn edited_record(claim: &Claim, record: &Record, published: Option<&str>) -> Option<String> {
-    let other = other_bucket(claim, record)?;
-    published.filter(|bucket| *bucket == other && *bucket != record.plan.bucket).map(str::to_owned)
+    other_bucket(claim, record)?;
+    let published = published.filter(|bucket| *bucket != record.plan.bucket)?;
+    let plan = Plan { bucket: published.to_owned(), ..record.plan.clone() };
+    other_bucket(claim, &Record { plan, ..record.clone() }).is_none().then(|| published.to_owned())
 }
 
 /// Whether a claim asks for the bucket by this name: its own, or without what the store has appended.
-fn is_named(plan: &Plan, name: &str) -> bool {
+pub(crate) fn is_named(plan: &Plan, name: &str) -> bool {
     name == plan.bucket || name == plan.asked_name()
 }
 
@@ -381,7 +385,10 @@ fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String>
     let bucket = record.plan.bucket.as_str();
     match (spec.bucket_name.as_deref(), spec.generate_bucket_name.as_deref()) {
         (Some(name), _) if !name.is_empty() => {
-            let remedy = format!("remove the field, and the operator writes it again; {create}");
+            let remedy = match record.plan.name_suffix.as_str() {
+                "" => format!("remove the field, and the operator writes it again; {create}"),
+                _ => format!("remove the field; {create}"),
+            };
             (!is_named(&record.plan, name)).then(|| kept("bucketName", name, bucket, &remedy)).flatten()
         }
         (_, Some(prefix)) if record.plan.mode == Mode::Created && !prefix.is_empty() => {

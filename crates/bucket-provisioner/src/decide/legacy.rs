@@ -71,7 +71,7 @@ fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored
     let planned = |wanted| request::plan(provisioner, class, &stored.record.claim, Asked::bucket(&wanted), None);
     match planned(WantedBucket::Unspecified) {
         Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
-        _ => planned(WantedBucket::Named(stored.record.plan.bucket.clone())),
+        _ => planned(WantedBucket::Recorded(stored.record.plan.bucket.clone())),
     }
 }
 

@@ -4,6 +4,7 @@
 //! An annotation of ours lists what was written, so that it can be removed again, and has a digest of what the claim asked for,
 //! so that an edit is noticed without the objects.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,6 +18,8 @@ use crate::store::settings::{OUTPUT_ANNOTATIONS, OUTPUT_LABELS};
 
 /// Most entries of each.
 const MOST: usize = 16;
+/// Longest text of each: it is written with every change of an output.
+const TEXT_MAX: usize = 4096;
 /// Longest name of a key, and longest value of a label.
 const LONGEST: usize = 63;
 /// Domains of keys that belong to others: Kubernetes, and this operator.
@@ -83,26 +86,32 @@ impl OutputMetadata {
     }
 }
 
-/// What was edited since an output was written. Of another claim than the cached one: never.
-pub(crate) fn digest(config: Option<&Config>) -> Option<String> {
-    let asked = [OUTPUT_LABELS, OUTPUT_ANNOTATIONS].map(|key| written(config, key));
+/// What a claim asks for, to compare with what an output was written for.
+fn digest(config: Option<&Config>) -> Option<String> {
+    let [labels, annotations] = [OUTPUT_LABELS, OUTPUT_ANNOTATIONS].map(|key| written(config, key));
+    digest_of_abridged([labels.map(settings::abridged), annotations.map(settings::abridged)])
+}
+
+/// The same for a claim in the cache, which has digests of long values.
+pub(crate) fn digest_of_cached(config: Option<&Config>) -> Option<String> {
+    digest_of_abridged([OUTPUT_LABELS, OUTPUT_ANNOTATIONS].map(|key| written(config, key).map(Cow::Borrowed)))
+}
+
+fn digest_of_abridged(asked: [Option<Cow<'_, str>>; 2]) -> Option<String> {
     if asked == [None, None] {
         return None;
     }
-    // The cache has digests of long values.
-    let asked = asked.map(|text| {
-        text.map(|text| match text.starts_with(settings::DIGEST) {
-            true => text.to_owned(),
-            false => settings::abridged(text).into_owned(),
-        })
-    });
     let digest = Sha256::digest(json!(asked).to_string());
     Some(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The digest of what an output was written for.
+/// The digest of what an output was written for. `None` also if somebody has removed some of it.
 pub(crate) fn digest_of(metadata: &ObjectMeta) -> Option<&str> {
-    metadata.annotations.as_ref()?.get(wire::annotation::OUTPUT_METADATA)?.split(' ').next()
+    let has = |all: &Option<Entries>, key: &String| all.as_ref().is_some_and(|all| all.contains_key(key));
+    let [labels, annotations] = listed(metadata);
+    let is_whole = labels.iter().all(|key| has(&metadata.labels, key))
+        && annotations.iter().all(|key| has(&metadata.annotations, key));
+    metadata.annotations.as_ref().filter(|_| is_whole)?.get(wire::annotation::OUTPUT_METADATA)?.split(' ').next()
 }
 
 /// The merge patch from what an output has to what it should have; `None` if nothing differs.
@@ -137,6 +146,14 @@ pub(crate) fn ignored(config: Option<&Config>) -> Option<String> {
     Some(format!("{refusal}; Secret and ConfigMap keep the labels and annotations that they have"))
 }
 
+/// The same for a claim whose Secret and ConfigMap are not changed.
+pub(crate) fn unwritten(config: Option<&Config>) -> Option<String> {
+    digest(config)?;
+    Some(format!(
+        "spec.additionalConfig.{OUTPUT_LABELS} and .{OUTPUT_ANNOTATIONS} have no effect, because Secret and ConfigMap of a claim that an earlier provisioner bound are not changed; remove them"
+    ))
+}
+
 fn written<'a>(config: Option<&'a Config>, key: &str) -> Option<&'a str> {
     config?.get(key).map(String::as_str).filter(|text| !text.is_empty())
 }
@@ -144,6 +161,9 @@ fn written<'a>(config: Option<&'a Config>, key: &str) -> Option<&'a str> {
 /// `k=v,…`; else what is wrong, with the remedy.
 fn parsed(text: &str, is_value: fn(&str) -> bool) -> Result<Entries, String> {
     let mut entries = Entries::new();
+    if text.len() > TEXT_MAX {
+        return Err(format!("has {} bytes; {TEXT_MAX} are allowed", text.len()));
+    }
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let Some((key, value)) = part.split_once('=').map(|(key, value)| (key.trim(), value.trim())) else {
             return Err(format!(
@@ -228,6 +248,11 @@ mod tests {
         let mut theirs = one.clone();
         theirs.labels.as_mut().unwrap().insert("theirs".into(), "1".into());
         assert_eq!(difference(&theirs, &one), None);
+        // What they remove is written again.
+        assert!(digest_of(&theirs).is_some());
+        theirs.labels.as_mut().unwrap().remove("tier");
+        assert_eq!(digest_of(&theirs), None);
+        assert_eq!(difference(&theirs, &one).unwrap()["labels"], json!({ "tier": "gold" }));
     }
 
     #[test]
@@ -243,6 +268,7 @@ mod tests {
             ("a_b/team=a", "begins with no domain"),
             ("team=a,team=b", "twice"),
             (",", "has no entry"),
+            (&"team=shop,".repeat(500), "4096 are allowed"),
         ] {
             let message = OutputMetadata::parse(Some(&config(labels, ""))).unwrap_err().to_string();
             assert!(message.starts_with("spec.additionalConfig.outputLabels") && message.contains(part), "{message}");
@@ -265,7 +291,13 @@ mod tests {
     fn the_cache_knows_what_was_asked_for() {
         let long = config(&format!("team={}", "a".repeat(63)), "");
         let cached = long.iter().map(|(key, value)| (key.clone(), settings::abridged(value).into_owned())).collect();
-        assert_eq!(digest(Some(&long)), digest(Some(&cached)));
+        assert_eq!(digest(Some(&long)), digest_of_cached(Some(&cached)));
+        // One that looks like what is cached.
+        let literal = format!("sha256:{}", "a".repeat(64));
+        let cached = config(&settings::abridged(&literal), "");
+        assert_eq!(digest(Some(&config(&literal, ""))), digest_of_cached(Some(&cached)));
+        let short = config("team=a", "");
+        assert_eq!(digest(Some(&short)), digest_of_cached(Some(&short)));
         assert_ne!(digest(Some(&long)), digest(Some(&config("team=a", ""))));
         assert_eq!(digest(Some(&config("", ""))), None);
     }

@@ -12,7 +12,7 @@ use crate::decide::release;
 use crate::decide::request::{self, Asked, Labels};
 use crate::decide::sharing::{Creator, Creators};
 use crate::error::{Error, RecordProblem};
-use crate::store::{Changes, Mode, Provisioner, ReclaimPolicy, Record};
+use crate::store::{Changes, Mode, Plan, Provisioner, ReclaimPolicy, Record};
 
 /// The record that the claim would get now from its class, in the cluster with this uid. `creators`: looks up the claim that it
 /// names, if it names one. `labels`: for the first time, in a
@@ -192,7 +192,8 @@ pub(crate) fn whole<P: Provisioner>(
     }
 }
 
-/// Whether a record is what would be planned now. Account, cluster and previous claims are not part of a plan.
+/// Whether a record is what would be planned now. Account, cluster and previous claims are not part of a plan; an entry of the
+/// ConfigMap that another version of the operator adds is no reason to undo what exists.
 fn is_same(recorded: &Record, planned: &Record) -> bool {
     // Without `..`, so that a new field cannot be forgotten here.
     let Record {
@@ -206,10 +207,12 @@ fn is_same(recorded: &Record, planned: &Record) -> bool {
         credentials_published: _,
         plan,
     } = recorded;
+    let mut outputs = plan.outputs.iter().filter_map(|(key, value)| Some((planned.plan.outputs.get(key)?, value)));
     *claim == planned.claim
         && *class_name == planned.class_name
         && *reclaim_policy == planned.reclaim_policy
-        && *plan == planned.plan
+        && outputs.all(|(planned, recorded)| planned == recorded)
+        && *plan == Plan { outputs: plan.outputs.clone(), ..planned.plan.clone() }
 }
 
 /// The record that a damaged ObjectBucket contained before: the present plan, unless it contradicts what is left.
@@ -274,7 +277,19 @@ pub(crate) fn no_class(class: &ClassLookup, claim: &Claim) -> Error {
 mod tests {
     use super::*;
     use crate::decide::testing::record;
-    use crate::store::Plan;
+
+    #[test]
+    fn an_entry_that_a_version_adds_undoes_nothing() {
+        let with = |value: &str| {
+            let mut record = record();
+            record.plan.outputs.insert("STYLE".into(), value.into());
+            record
+        };
+        assert!(is_same(&record(), &with("path")) && is_same(&with("path"), &record()));
+        assert!(is_same(&with("path"), &with("path")) && !is_same(&with("path"), &with("virtual")));
+        let another = Record { plan: Plan { bucket: "another".into(), ..record().plan }, ..record() };
+        assert!(!is_same(&record(), &another));
+    }
 
     #[test]
     fn a_record_without_state_is_restored_if_the_rest_fits() {

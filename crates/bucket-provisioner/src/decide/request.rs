@@ -85,7 +85,8 @@ pub(crate) fn plan<P: Provisioner>(
         Some(shared) => (shared.bucket.clone(), Mode::Granted),
         None => bucket::<P>(class, (&common, &suffix), claim, wanted, is_new)?,
     };
-    let name_suffix = if mode == Mode::Created { suffix } else { String::new() };
+    let has_suffix = mode == Mode::Created && bucket.ends_with(&suffix);
+    let name_suffix = if has_suffix { suffix } else { String::new() };
     let most = match &shared {
         Some(shared) => shared.narrowed(common.access.mode, &class.name)?,
         None => common.access.mode,
@@ -201,11 +202,13 @@ fn bucket<P: Provisioner>(
     };
     if let Some(bucket) = &common.bucket {
         return match wanted {
-            WantedBucket::Named(asked) if asked != bucket => Err(Refusal::BucketNotOfClass {
-                class: class.name.clone(),
-                bucket: bucket.clone(),
-                asked: asked.clone(),
-            }),
+            WantedBucket::Named(asked) | WantedBucket::Recorded(asked) if asked != bucket => {
+                Err(Refusal::BucketNotOfClass {
+                    class: class.name.clone(),
+                    bucket: bucket.clone(),
+                    asked: asked.clone(),
+                })
+            }
             _ => match P::check_bucket_name(bucket, Mode::Granted) {
                 Ok(()) => Ok((bucket.clone(), Mode::Granted)),
                 Err(rule) => Err(Refusal::InvalidClassParameter {
@@ -222,6 +225,7 @@ fn bucket<P: Provisioner>(
             return Err(not_allowed(NAME, name, remedy));
         }
         WantedBucket::Named(name) => (NAME, name, named::<P>(name, suffix)),
+        WantedBucket::Recorded(name) => (NAME, name, P::BUCKET_NAMES.check(name).map(|()| name.clone())),
         WantedBucket::Generated { prefix } if suffix.is_empty() => {
             (PREFIX, prefix, P::BUCKET_NAMES.generate(prefix, claim))
         }

@@ -31,7 +31,7 @@ pub(crate) const MOST: usize = 64;
 /// Longest value that is cached, and that messages repeat.
 const SHOWN: usize = 64;
 /// Begins what is cached of a longer one.
-pub(crate) const DIGEST: &str = "sha256:";
+const DIGEST: &str = "sha256:";
 
 /// What is cached of a value.
 pub(crate) fn abridged(value: &str) -> Cow<'_, str> {

@@ -117,7 +117,7 @@ impl Creator {
                 )
                 .into());
             }
-            WantedBucket::Named(_) | WantedBucket::Unspecified => {}
+            WantedBucket::Named(_) | WantedBucket::Recorded(_) | WantedBucket::Unspecified => {}
         }
         let from = SharedFrom::new(name, stored.record.uids().map(str::to_owned));
         let settings = plan.settings.clone().of_existing_buckets(known);

@@ -24,7 +24,7 @@ pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(U
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
     // What the Go provisioner wrote is not changed.
-    let extra = output_metadata::digest(claim.config()).filter(|_| stored.by_us());
+    let extra = output_metadata::digest_of_cached(claim.config()).filter(|_| stored.by_us());
     let is_in_sync = !claim.deleting
         && claim.finalizer
         && stored.status_is_bound
@@ -76,7 +76,11 @@ pub(crate) fn other_conditions<P>(
         let failure = ctx.memory.get(&claim.id, |m| m.upkeep.key_failure.clone());
         keys::condition(claim, notes, failure.as_deref())
     });
-    OtherConditions { ignored: ignored(claim, spec, record, rules), keys }
+    let mut ignored = ignored(claim, spec, record, rules);
+    if !stored.by_us() {
+        ignored.edit = ignored.edit.or_else(|| output_metadata::unwritten(claim.config()));
+    }
+    OtherConditions { ignored, keys }
 }
 
 /// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.

@@ -26,10 +26,11 @@ pub(crate) async fn report<P: Provisioner>(ctx: &Context<P>, claim: &Claim, prob
 
 /// Whether the store refuses a claim because of a bucket that a deleted claim still has.
 fn will_pass<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) -> bool {
-    let asked = claim.spec().ok().and_then(|spec| spec.bucket_name.as_deref());
-    let (Error::Store(_), Some(bucket)) = (problem, asked) else { return false };
-    let own = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster).map(|stored| stored.name);
-    let others = ctx.caches.records.others_with_bucket(bucket, &own.unwrap_or_default());
+    let own = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster);
+    let asked = claim.spec().ok().and_then(|spec| spec.bucket_name.clone());
+    let bucket = own.as_ref().map(|own| own.record.plan.bucket.clone()).or(asked);
+    let (Error::Store(_), Some(bucket)) = (problem, bucket) else { return false };
+    let others = ctx.caches.records.others_with_bucket(&bucket, own.as_ref().map_or("", |own| &own.name));
     let mut others = others.iter().filter_map(|name| ctx.caches.records.object(name));
     others.any(|other| release::is_released(&other) || is_deleting(ctx, &other))
 }

@@ -1,5 +1,6 @@
 //! The lost record of a claim, reconstructed from the store, for an admin who applies it and has the claim adopt it.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 
@@ -7,7 +8,7 @@ use crate::api::{ObjectBucket, ObjectBucketClaim, object_name};
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::request::{self, Asked};
-use crate::decide::{codec, record};
+use crate::decide::{codec, output_data, record};
 use crate::error::Error;
 use crate::options::Options;
 use crate::reconcile::owner;
@@ -90,12 +91,26 @@ pub(crate) async fn of_claim<P: Provisioner>(
 
     let id =
         ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: claim.metadata.uid.unwrap_or_default() };
-    let bucket = bucket.or(claim.spec.bucket_name).filter(|bucket| !bucket.is_empty());
-    let record = of_tags(client, provisioner, &class, id, bucket).await?;
+    let given = |bucket: Option<String>| bucket.filter(|bucket| !bucket.is_empty());
+    let wanted = match (given(bucket), given(claim.spec.bucket_name)) {
+        (Some(bucket), _) => WantedBucket::Recorded(bucket),
+        (None, Some(bucket)) => WantedBucket::Named(bucket),
+        (None, None) => published(client, namespace, name).await?,
+    };
+    let record = of_tags(client, provisioner, &class, id, &wanted).await?;
     let name = claim.spec.object_bucket_name.filter(|name| object_name(name).is_some());
     let (plain, unique) = record::names(&record.claim);
     let name = name.or(plain).unwrap_or(unique);
     Ok(codec::to_object(&record, &name, provisioner_name))
+}
+
+/// The bucket in the claim's ConfigMap, which may be restored: the operator does not write every name into the claim. The
+/// bucket's tags prove whose it is.
+async fn published(client: &Client, namespace: &str, name: &str) -> Result<WantedBucket, RecallError> {
+    let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let found = config_maps.get_opt(name).await.map_err(Error::kubernetes("read the ConfigMap"))?;
+    Ok(output_data::bucket(found.as_ref())
+        .map_or(WantedBucket::Unspecified, |bucket| WantedBucket::Recorded(bucket.to_owned())))
 }
 
 /// The record of a claim with the namespace and name of `claim`, from the tags of its bucket or user. `claim` itself need
@@ -108,7 +123,7 @@ pub(crate) async fn of_tags<P: Provisioner>(
     provisioner: &P,
     class: &Class,
     claim: ClaimId,
-    bucket: Option<String>,
+    bucket: &WantedBucket,
 ) -> Result<Record, RecallError> {
     let wanted = claim.clone();
     let mut record = would_be(class, plan(provisioner, class, &claim, bucket)?, claim);
@@ -122,7 +137,7 @@ pub(crate) async fn of_tags<P: Provisioner>(
         return Err(RecallError::AnotherClaim { bucket, found: previous.to_string(), wanted: wanted.to_string() });
     }
     // A record without a user would mean that the claim has the provisioning keys. A missing user is recreated.
-    let planned = plan(provisioner, class, &previous, Some(bucket))?;
+    let planned = plan(provisioner, class, &previous, &WantedBucket::Recorded(bucket))?;
     record.plan.access = planned.access;
     record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
     (record.claim, record.cluster, record.former_uids) = (previous, cluster, former_uids);
@@ -162,14 +177,12 @@ fn plan<P: Provisioner>(
     provisioner: &P,
     class: &Class,
     claim: &ClaimId,
-    bucket: Option<String>,
+    bucket: &WantedBucket,
 ) -> Result<Plan, RecallError> {
-    let is_unknown = bucket.is_none();
-    let wanted = bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named);
-    match request::plan(provisioner, class, claim, Asked::bucket(&wanted), None) {
+    match request::plan(provisioner, class, claim, Asked::bucket(bucket), None) {
         // The class may set something else than it did for this bucket.
         Ok(plan) => Ok(Plan { settings: plan.settings.clone().of_existing_buckets(P::CAPABILITIES.settings), ..plan }),
-        Err(_) if is_unknown => Err(RecallError::NoBucket),
+        Err(_) if *bucket == WantedBucket::Unspecified => Err(RecallError::NoBucket),
         Err(error) => Err(error.into()),
     }
 }

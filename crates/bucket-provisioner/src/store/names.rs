@@ -325,6 +325,23 @@ mod tests {
         }
 
         #[test]
+        fn a_name_with_a_suffix_is_known_by_claim_and_prefix(
+            prefix in "[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", a in uid(), b in uid()
+        ) {
+            prop_assume!(a != b);
+            let suffix = "-123456789012-eu-central-1-an";
+            let name = S3.generate_short(&prefix, &claim("n", "c", &a), suffix).unwrap();
+            prop_assert_eq!(S3.check(&name), Ok(()));
+            prop_assert!(name.ends_with(suffix));
+            prop_assert_eq!(S3.generate_short(&prefix, &claim("m", "d", &a), suffix), Ok(name.clone()));
+            prop_assert!(is_bucket_for(&name, suffix, &a) && !is_bucket_for(&name, suffix, &b));
+            prop_assert!(!is_bucket_for(&name, "", &a) && !is_bucket_for(&name, "-210987654321-eu-central-1-an", &a));
+            let asked = name.strip_suffix(suffix).unwrap();
+            let other = format!("-{prefix}");
+            prop_assert!(is_from_prefix(asked, &prefix, true) && !is_from_prefix(asked, &other, true));
+        }
+
+        #[test]
         fn a_usable_prefix_is_never_refused(prefix in "[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", uid in uid()) {
             prop_assert!(S3.generate(&prefix, &claim("n", "c", &uid)).is_ok());
         }

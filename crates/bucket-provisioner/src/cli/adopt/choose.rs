@@ -1,7 +1,7 @@
 //! Which ObjectBucket a claim adopts. Pure.
 
 use crate::api::ObjectBucket;
-use crate::decide::record;
+use crate::decide::{claim, codec, record};
 
 /// How the admin and the claim select the ObjectBucket.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +30,11 @@ pub(super) fn choose<'a>(
         let unknown = || format!("ObjectBucket {name:?} does not record a previous claim of this name");
         return chosen.map(Some).ok_or_else(unknown);
     }
-    let fits = |object: &&ObjectBucket| wanted.bucket.is_none_or(|wanted| record::bucket(object) == Some(wanted));
+    let has = |object: &ObjectBucket, name: &str| match codec::read(object) {
+        Ok(stored) => claim::is_named(&stored.record.plan, name),
+        Err(_) => record::bucket(object) == Some(name),
+    };
+    let fits = |object: &&ObjectBucket| wanted.bucket.is_none_or(|wanted| has(object, wanted));
     let fitting: Vec<_> = previous.iter().copied().filter(fits).collect();
     let named = fitting.iter().find(|object| wanted.named.is_some_and(|name| is_named(object, name)));
     match (named, &*fitting) {
@@ -47,7 +51,6 @@ pub(super) fn choose<'a>(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::decide::codec;
     use crate::decide::testing::record;
 
     fn object(name: &str, bucket: &str) -> ObjectBucket {
@@ -71,6 +74,19 @@ mod tests {
         assert_eq!(chosen(&old, Wanted::default()), Ok(Some("obc-old".into())), "no other bucket is named");
         let by_name = Wanted { record: Some("obc-old"), bucket: Some("new"), ..Wanted::default() };
         assert_eq!(chosen(&old, by_name), Ok(Some("obc-old".into())));
+    }
+
+    #[test]
+    fn a_claim_names_its_bucket_without_what_the_store_appends() {
+        let mut record = record();
+        record.plan.bucket = "photos-123456789012-eu-west-1-an".into();
+        record.plan.name_suffix = "-123456789012-eu-west-1-an".into();
+        let old = [codec::to_object(&record, "obc-old", "ours")];
+        for (bucket, found) in
+            [("photos", Some("obc-old".to_owned())), (&*record.plan.bucket, Some("obc-old".into())), ("other", None)]
+        {
+            assert_eq!(chosen(&old, Wanted { bucket: Some(bucket), ..Wanted::default() }), Ok(found), "{bucket}");
+        }
     }
 
     #[test]

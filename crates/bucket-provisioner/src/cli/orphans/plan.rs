@@ -14,6 +14,7 @@ use crate::cli::usage;
 use crate::cli::view::Classes;
 use crate::controller::of_tags;
 use crate::decide::action::Action;
+use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::record::{self, Stored};
 use crate::decide::sample::has_same_credentials;
@@ -183,8 +184,8 @@ async fn lost<P: Provisioner>(
     let class = choose(session, found, classes, orphan, class)?;
     let record = match (orphan.kind, &orphan.bucket) {
         (Kind::Bucket, Some(bucket)) => {
-            let known =
-                of_tags(&session.client, &session.store, &class, orphan.claim.clone(), Some(bucket.clone())).await;
+            let recorded = WantedBucket::Recorded(bucket.clone());
+            let known = of_tags(&session.client, &session.store, &class, orphan.claim.clone(), &recorded).await;
             known.map_err(|problem| problem.to_string())?
         }
         _ => of_user(session, &class, orphan, &found.cluster)?,

@@ -94,8 +94,9 @@ async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
             return Err(Error::KeyUnusable { code });
         }
     }
-    if target.existed_before() && begun.as_ref().is_err_and(|error| error.code() == "AccessDenied") {
-        // A bucket that existed before can have a policy that demands more, such as a header.
+    // A bucket that existed before can have a policy that demands more, such as a header. KMS denies with the same code.
+    let may_demand_more = target.existed_before() && settings::kms_key(&target.record.plan).is_none();
+    if may_demand_more && begun.as_ref().is_err_and(|error| error.code() == "AccessDenied") {
         let located =
             app.s3.get_bucket_location().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).send();
         return outcome(target, observe(&app.observer, call(target, Operation::GetBucketLocation), located).await);

@@ -4,7 +4,7 @@ use crate::testing::{
     OURS, Stage, access_key, access_keys, bare, bucket_tags_of, elsewhere, iam_error, ok, record, s3_error,
     user_with_tags,
 };
-use bucket_provisioner::store::{AppCredentials, Changes, Failure as _, Probe, Record};
+use bucket_provisioner::store::{AccessMode, AppCredentials, Changes, Failure as _, Mode, Probe, Record, Settings};
 
 const CREATED: &str = "<CreateUserResponse><CreateUserResult/></CreateUserResponse>";
 const KEY: &str = "arn:aws:kms:us-west-1:123456789012:key/0123-abcd";
@@ -223,6 +223,27 @@ async fn a_key_of_kms_is_tried_by_an_upload_that_is_aborted() {
     let refused = stage.probe(&record, &credentials()).await.unwrap_err();
     assert_eq!(refused.reason(), "KeyUnusable");
     assert!(stage.calls().contains(&"AbortMultipartUpload".to_owned()), "nothing stays");
+}
+
+/// KMS's denials have the code of those of a bucket's policy.
+#[tokio::test]
+async fn keys_that_kms_denies_do_not_work_for_an_existing_bucket() {
+    let answers = || {
+        [
+            ("ListObjectsV2", ok("<ListBucketResult></ListBucketResult>")),
+            ("GetObject", s3_error(404, "NoSuchKey")),
+            ("CreateMultipartUpload", s3_error(403, "AccessDenied")),
+            ("GetBucketLocation", ok("<LocationConstraint/>")),
+        ]
+    };
+    let mut record = with(&[("kmsKey", KEY)]);
+    record.plan.mode = Mode::Granted;
+    let probe = Stage::answering(answers()).probe(&record, &credentials()).await.unwrap();
+    assert_eq!(probe, Probe::Denied("AccessDenied".into()));
+    record.plan.settings = Settings::default();
+    record.plan.access.mode = AccessMode::WriteOnly;
+    let probe = Stage::answering(answers()).probe(&record, &credentials()).await.unwrap();
+    assert_eq!(probe, Probe::Usable, "its policy may demand more of an upload");
 }
 
 /// CreateBucket lets objects be locked; only a default retention takes a call.

@@ -21,6 +21,19 @@ async fn regional(world: &World, account: &str) -> String {
     world.class_with("regional", "Delete", &parameters).await
 }
 
+/// Binds a claim of such a class, and stops the operator; returns the name of the bucket.
+async fn bind_regional(world: &World, mut name: Value) -> String {
+    let class = regional(world, ACCOUNT).await;
+    if name["bucketName"] == CHOSEN {
+        name["bucketName"] = json!(world.unique(CHOSEN));
+    }
+    let operator = Operator::start(world, Kind::InProcess).await;
+    world.claim_with("photos", claim(&class, name)).await;
+    world.wait_bound("photos").await;
+    operator.stop().await;
+    world.environment("photos").await["BUCKET_NAME"].clone()
+}
+
 fn claim(class: &str, name: Value) -> Value {
     let mut spec = json!({ "storageClassName": class });
     spec.as_object_mut().unwrap().extend(name.as_object().unwrap().clone());
@@ -69,17 +82,9 @@ async fn a_bucket_of_the_account_has_a_name_that_nobody_else_can_have() {
 #[case::chosen(json!({ "bucketName": CHOSEN }), true)]
 #[case::chosen_and_lost(json!({ "bucketName": CHOSEN }), false)]
 #[tokio::test]
-async fn a_restored_claim_gets_such_a_bucket_back(#[case] mut name: Value, #[case] has_record: bool) {
+async fn a_restored_claim_gets_such_a_bucket_back(#[case] name: Value, #[case] has_record: bool) {
     let world = World::at(Store::moto()).await;
-    let class = regional(&world, ACCOUNT).await;
-    if name["bucketName"] == CHOSEN {
-        name["bucketName"] = json!(world.unique(CHOSEN));
-    }
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", claim(&class, name)).await;
-    world.wait_bound("photos").await;
-    let before = world.environment("photos").await;
-    operator.stop().await;
+    let bucket = bind_regional(&world, name).await;
     let backup = world.back_up("photos").await;
     world.lose("photos").await;
     world.restore(&backup.secret).await;
@@ -92,13 +97,13 @@ async fn a_restored_claim_gets_such_a_bucket_back(#[case] mut name: Value, #[cas
     world.wait_reason("photos", "AdoptionNeeded").await;
     let adopted = Tool::run(&world, &["adopt", "photos", "--yes"], "").await;
     assert!(adopted.code == 0 && adopted.out.contains("has its bucket back and is Ready"), "{adopted:?}");
-    assert_eq!(world.environment("photos").await["BUCKET_NAME"], before["BUCKET_NAME"]);
+    assert_eq!(world.environment("photos").await["BUCKET_NAME"], bucket);
     let records = world.records().list(&ListParams::default()).await.unwrap().items;
     let buckets = records.iter().filter_map(|record| record.spec.endpoint.as_ref()?.bucket_name.as_ref());
-    assert_eq!(buckets.filter(|bucket| **bucket == before["BUCKET_NAME"]).count(), 1);
+    assert_eq!(buckets.filter(|found| **found == bucket).count(), 1);
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
-    assert!(!world.account.bucket_exists(&before["BUCKET_NAME"]).await);
+    assert!(!world.account.bucket_exists(&bucket).await);
     operator.stop().await;
 }
 
@@ -107,17 +112,9 @@ async fn a_restored_claim_gets_such_a_bucket_back(#[case] mut name: Value, #[cas
 #[case::generated(json!({ "generateBucketName": "photos" }))]
 #[case::chosen(json!({ "bucketName": CHOSEN }))]
 #[tokio::test]
-async fn an_object_bucket_edited_to_another_bucket_has_no_effect(#[case] mut name: Value) {
+async fn an_object_bucket_edited_to_another_bucket_has_no_effect(#[case] name: Value) {
     let world = World::at(Store::moto()).await;
-    let class = regional(&world, ACCOUNT).await;
-    if name["bucketName"] == CHOSEN {
-        name["bucketName"] = json!(world.unique(CHOSEN));
-    }
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", claim(&class, name)).await;
-    world.wait_bound("photos").await;
-    let bucket = world.environment("photos").await["BUCKET_NAME"].clone();
-    operator.stop().await;
+    let bucket = bind_regional(&world, name).await;
     let record = world.record_name("photos");
     let label = world.records().get(&record).await.unwrap().labels()[BUCKET_LABEL].clone();
     let edit = async |bucket: &str, label: Value| {

@@ -2,11 +2,13 @@
 //! returns the current state. For those of other kinds see the tests of the library.
 
 use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
+use rstest::rstest;
 use serde_json::json;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Call;
-use crate::support::{World, bucket_of, phase};
+use crate::support::{World, assert_contains, bucket_of, phase};
 use provisioner_conformance::{View, Watched};
 
 /// What is made in AWS for a claim.
@@ -57,10 +59,11 @@ async fn a_claim_follows_its_class_once_the_change_is_observed() {
     let owned_by = |provisioner: &str| json!({ "metadata": { "name": credentials_published }, "provisioner": provisioner, "parameters": parameters });
     world.create_class(owned_by(&neighbours.provisioner)).await;
     let uid = world.claim_with("archive", json!({ "storageClassName": brownfield })).await.uid().unwrap();
-    world.claim("photos", &credentials_published).await;
     let before = View::of(&world, &[Watched::Classes]).await;
     world.class_with("brownfield", "Delete", &[("bucketName", &right)]).await;
     world.create_class(owned_by(&world.provisioner)).await;
+    // Only now: while a class is replaced, any operator in the cluster may report that it is missing.
+    world.claim("photos", &credentials_published).await;
 
     let gate = before.show(&world);
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -97,4 +100,41 @@ async fn a_stale_class_does_not_take_a_claim_of_another_operator() {
     assert_eq!((aws, writes), (vec![], vec![]));
     assert_eq!(world.versions("photos").await, bound);
     assert_eq!(world.environment("photos").await, keys);
+}
+
+/// Neither what a claim asked for before its edit, nor what was recorded then, comes back.
+#[rstest]
+#[case::of_the_claim(&[Watched::Claims])]
+#[case::of_its_object_bucket(&[Watched::Records])]
+#[tokio::test]
+async fn a_stale_view_of_an_edited_claim_changes_nothing(#[case] kinds: &[Watched]) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let set = world.class_with("set", "Delete", &[("claimsMaySet", "expireAfter")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let config = json!({ "accessMode": "ReadWrite", "expireAfter": "7d" });
+    let spec = json!({ "storageClassName": set, "generateBucketName": "photos", "additionalConfig": config });
+    let user = world.claim_with("photos", spec).await.uid().unwrap();
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let before = View::of(&world, kinds).await;
+    let edit = json!({ "spec": { "additionalConfig": { "accessMode": "ReadOnly", "expireAfter": "30d" } } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+    world.wait_event("photos", "AccessChanged").await;
+    world.wait_event("photos", "SettingsApplied").await;
+    operator.stop().await;
+    let user = world.account.users_with(&user).await.pop().unwrap();
+    let held = async || (world.account.settings(&bucket).await, world.account.policies(&user).await);
+    let (bound, edited) = (world.versions("photos").await, held().await);
+    assert_contains(&edited.0, &["days: Some(30)"]);
+
+    let record = world.record_name("photos");
+    let is_read = |call: &Call| {
+        let reads = ["get objectbucketclaims", "get objectbuckets"].contains(&call.name.as_str());
+        reads && (call.target.ends_with("/photos") || call.target.ends_with(&record))
+    };
+    let (aws, mut writes) = settle(&world, before, &class, is_read).await;
+    assert_eq!((world.versions("photos").await, held().await), (bound, edited));
+    // It names the version that was seen, so it changes nothing.
+    writes.retain(|write| write != "patch objectbucketclaims/status");
+    assert_eq!((aws, writes), (vec![], vec![]));
 }

@@ -9,7 +9,8 @@ use crate::support::Store;
 use crate::support::aws_backend::AwsBackend;
 use crate::support::aws_proxy::Strictness;
 use crate::support::proxy::Verdict;
-use provisioner_conformance::crash::{Corruption, Flow, Kind, Pace, Step, crash_everywhere};
+use crate::support::settings;
+use provisioner_conformance::crash::{Corruption, Edit, Flow, Kind, Pace, Step, crash_everywhere};
 
 /// An AWS that is in no hurry, so that an operator that comes back at once finds it behind.
 const SLOW: Strictness = slow(2);
@@ -45,24 +46,50 @@ const fn sharing_keys(step: Step) -> Flow {
     Flow { parameters: &[("createBucketUser", "no")], shares_keys: true, ..Flow::of(Kind::Generated, step) }
 }
 
+/// A bucket whose name contains the account of the emulator. It is chosen, so that it is the same in every run.
+const REGIONAL: Flow = Flow {
+    parameters: &[("bucketNamespace", "account-regional"), ("accountId", "000000000000")],
+    ..Flow::of(Kind::Named, Step::Provide)
+};
+
 const fn with_settings(step: Step) -> Flow {
-    let parameters = &[
-        ("tags", "team=shop"),
-        ("bucketVersioning", "Enabled"),
-        ("encryption", "AES256"),
-        ("expireAfter", "30d"),
-        ("publicAccess", "blocked"),
-        ("objectOwnership", "BucketOwnerPreferred"),
-        ("objectLock", "Enabled"),
-        ("bucketCors", r#"{"CORSRules": [{"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}]}"#),
-        ("eventBridge", "true"),
-    ];
-    Flow { parameters, ..Flow::of(Kind::Generated, step) }
+    Flow { parameters: &settings::SETTINGS, settings: &SHOWN, ..Flow::of(Kind::Generated, step) }
 }
+
+/// What the inventory shows of it.
+const SHOWN: [&str; settings::OF_BUCKET.len() + settings::OF_USER.len()] = {
+    let mut shown = [""; settings::OF_BUCKET.len() + settings::OF_USER.len()];
+    let (of_bucket, of_user) = shown.split_at_mut(settings::OF_BUCKET.len());
+    of_bucket.copy_from_slice(&settings::OF_BUCKET);
+    of_user.copy_from_slice(&settings::OF_USER);
+    shown
+};
+
+/// A claim that is bound, and whose user has it do more and keep objects longer.
+const EDITED: Flow = Flow {
+    parameters: &[("claimsMaySet", "expireAfter,tags.*"), ("tags", "team=shop")],
+    settings: &["days: Some(30)", r#"key: "stage", value: "prod""#, "s3%3APutObject"],
+    ..Flow::of(
+        Kind::Generated,
+        Step::Configure(Edit {
+            before: &[("accessMode", "ReadOnly"), ("expireAfter", "7d"), ("tags.stage", "test")],
+            after: &[("accessMode", "ReadWrite"), ("expireAfter", "30d"), ("tags.stage", "prod")],
+        }),
+    )
+};
+
+/// What SeaweedFS keeps of it.
+const ON_SEAWEEDFS: Flow = Flow {
+    parameters: &[("tags", "team=shop"), ("bucketVersioning", "Enabled"), ("expireAfter", "30d")],
+    settings: &[r#"key: "team", value: "shop""#, "versioning Some(Some(Enabled))", "days: Some(30)"],
+    ..Flow::of(Kind::Generated, Step::Provide)
+};
 
 #[rstest]
 #[case::settings(with_settings(Step::Provide))]
 #[case::settings_removed(with_settings(Step::Remove))]
+#[case::settings_edited(EDITED)]
+#[case::account_regional(REGIONAL)]
 #[case::shared_keys(sharing_keys(Step::Provide))]
 #[case::shared_keys_removed(sharing_keys(Step::Remove))]
 #[case::edited_before_it_was_bound(Flow::of(Kind::Named, Step::Edit(CORRUPTION)))]
@@ -95,6 +122,7 @@ async fn crash_slowly(flow: Flow, slow: Strictness) {
 /// its tags, which SeaweedFS takes in a call of their own, nothing distinguishes it from one of others.
 #[rstest]
 #[case::generated(Flow::of(Kind::Generated, Step::Provide))]
+#[case::settings(ON_SEAWEEDFS)]
 #[case::brownfield(Flow::of(Kind::Brownfield, Step::Provide))]
 #[case::shared(Flow::of(Kind::Shared, Step::Provide))]
 #[case::abandoned(Flow::of(Kind::Generated, Step::Abandon))]

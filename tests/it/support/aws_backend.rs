@@ -107,16 +107,13 @@ impl Account {
     pub(crate) async fn inventory(&self, id: &str) -> Inventory {
         let mut found = Inventory::default();
         for bucket in self.buckets_with(id).await {
-            // A bucket without tags is an error.
-            let tags = self.s3.get_bucket_tagging().bucket(&bucket).send().await;
-            let settings = format!("tags {:?}", tags.map(|tags| tags.tag_set).unwrap_or_default());
+            let settings = self.settings(&bucket).await;
             let objects = self.list(&bucket).await.unwrap();
             found.buckets.insert(bucket, Bucket { objects, settings });
         }
         for user in self.users_with(id).await {
             let tags = self.iam.list_user_tags().user_name(&user).send().await.unwrap().tags;
-            let policies = self.iam.list_user_policies().user_name(&user).send().await.unwrap().policy_names;
-            let settings = format!("policies {policies:?}, tags {tags:?}");
+            let settings = format!("policies {:?}, tags {tags:?}", self.policies(&user).await);
             let keys = self.keys(&user).await;
             found.users.insert(user, User { keys, settings });
         }

@@ -45,6 +45,8 @@ pub enum Step {
     Edit(Corruption),
     /// It is restored from a backup, and an admin's annotation has it adopt its bucket and user.
     Adopt,
+    /// It is bound, and its user edits its settings.
+    Configure(Edit),
     /// It was deleted by force, and an admin's annotation has its ObjectBucket cleaned up.
     RemoveOrphan,
     /// It is bound, and is deleted, while its ObjectBucket has the annotation `forget`: bucket and user are kept.
@@ -68,6 +70,15 @@ pub struct Corruption {
     pub reason: &'static str,
 }
 
+/// An edit of `spec.additionalConfig`.
+#[derive(Debug, Clone, Copy)]
+pub struct Edit {
+    /// The settings that the claim is submitted with.
+    pub before: &'static [(&'static str, &'static str)],
+    /// What they become.
+    pub after: &'static [(&'static str, &'static str)],
+}
+
 /// A kind of claim, and what happens to it.
 #[derive(Debug, Clone, Copy)]
 pub struct Flow {
@@ -77,6 +88,8 @@ pub struct Flow {
     pub step: Step,
     /// More parameters of its class.
     pub parameters: &'static [(&'static str, &'static str)],
+    /// What the settings of its new bucket and of its user contain in the inventory when the claim is bound in the end.
+    pub settings: &'static [&'static str],
     /// It has no user of its own: its keys are the provisioning credentials.
     pub shares_keys: bool,
     /// Only calls to the store are points. Those to Kubernetes are the same with every store.
@@ -88,17 +101,19 @@ impl fmt::Display for Flow {
         let step = match self.step {
             Step::Withdraw(_) => "Withdraw".to_owned(),
             Step::Edit(_) => "Edit".to_owned(),
+            Step::Configure(_) => "Configure".to_owned(),
             step => format!("{step:?}"),
         };
         let keys = if self.shares_keys { " with shared keys" } else { "" };
-        write!(f, "{step} {:?}{keys}", self.kind)
+        let settings = if self.settings.is_empty() { "" } else { " with settings" };
+        write!(f, "{step} {:?}{keys}{settings}", self.kind)
     }
 }
 
 impl Flow {
     /// A flow whose class has the store's usual parameters, killed at every call.
     pub const fn of(kind: Kind, step: Step) -> Self {
-        Self { kind, step, parameters: &[], shares_keys: false, at_store_only: false }
+        Self { kind, step, parameters: &[], settings: &[], shares_keys: false, at_store_only: false }
     }
 
     /// The flow whose calls are those of this one until the operator is killed.
@@ -117,9 +132,8 @@ impl Flow {
         match self.step {
             Step::Abandon | Step::Remove | Step::Withdraw(_) | Step::RemoveOrphan | Step::Forget => false,
             Step::DeleteLater | Step::Vanish | Step::SetBack => false,
-            Step::Provide | Step::Recover | Step::Edit(_) | Step::Repair | Step::Rotate | Step::Adopt | Step::Undo => {
-                true
-            }
+            Step::Provide | Step::Recover | Step::Edit(_) | Step::Configure(_) | Step::Repair => true,
+            Step::Rotate | Step::Adopt | Step::Undo => true,
         }
     }
 

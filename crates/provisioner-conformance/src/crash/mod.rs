@@ -12,14 +12,16 @@
 //! | `later` | ObjectBuckets and buckets that outlive their claims |
 //! | `matrix` | finds the crash points of a flow and runs them all |
 //! | `point` | one moment of one call |
-//! | `scene` | the environment of a flow, and what must be true after it |
+//! | `scene` | the environment of a flow |
+//! | `outcome` | what must be true after it |
 
 mod flow;
 mod later;
 mod matrix;
+mod outcome;
 mod point;
 mod scene;
 
-pub use self::flow::{Corruption, Flow, Kind, Step};
+pub use self::flow::{Corruption, Edit, Flow, Kind, Step};
 pub use self::matrix::{Pace, crash_everywhere};
 pub(crate) use self::point::step;

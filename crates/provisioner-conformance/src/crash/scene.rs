@@ -1,4 +1,4 @@
-//! The environment of a flow, and what must be true after it.
+//! The environment of a flow.
 
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Secret;
@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::flow::{Corruption, Flow, Kind, Step};
-use crate::backend::{Ability, Backend, Bucket, Inventory};
+use crate::backend::{Ability, Backend, Bucket};
 use crate::program::Running;
 use crate::proxy::{Gate, Verdict};
 use crate::stage::{Footprint, Stage};
@@ -25,9 +25,9 @@ pub(super) struct Scene<B> {
     pub(super) flow: Flow,
     /// `None` while it is not set.
     class: Option<String>,
-    bucket: String,
+    pub(super) bucket: String,
     /// What there was before anything happened.
-    before: Footprint,
+    pub(super) before: Footprint,
 }
 
 impl<B: Backend> Scene<B> {
@@ -84,6 +84,7 @@ impl<B: Backend> Scene<B> {
         match self.flow.step {
             Step::Provide | Step::Abandon => {}
             Step::Remove | Step::Repair | Step::Rotate | Step::Vanish => self.bind().await,
+            Step::Configure(_) => self.bind_unused().await,
             Step::DeleteLater | Step::Undo => {
                 self.bind().await;
                 world.delete_claim(CLAIM).await;
@@ -148,12 +149,17 @@ impl<B: Backend> Scene<B> {
         store.leave_alone();
     }
 
-    async fn bind(&self) {
+    async fn bind_unused(&self) {
         let world = &self.stage.world;
         self.submit().await;
         world.wait_bound(CLAIM).await;
         // The last of the calls that binding makes.
         world.wait_event(CLAIM, "Bound").await;
+    }
+
+    async fn bind(&self) {
+        self.bind_unused().await;
+        let world = &self.stage.world;
         if self.stage.can(Ability::Apps) {
             self.stage.backend.put(&world.environment(CLAIM).await, "something").await.unwrap();
         }
@@ -189,11 +195,14 @@ impl<B: Backend> Scene<B> {
             Step::Vanish => self.force_out(operator.expect("one runs")).await,
             Step::Adopt => self.stage.world.set_action(&self.stage.world.record_name(CLAIM), "adopt").await,
             Step::RemoveOrphan => self.stage.world.set_action(&self.stage.world.record_name(CLAIM), "remove").await,
-            Step::Edit(_) => {
-                let edit = json!({ "spec": { "bucketName": self.stage.world.unique("pictures") } });
-                self.stage.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
-            }
+            Step::Edit(_) => self.edit(json!({ "bucketName": self.stage.world.unique("pictures") })).await,
+            Step::Configure(edit) => self.edit(json!({ "additionalConfig": config(edit.after) })).await,
         }
+    }
+
+    async fn edit(&self, spec: Value) {
+        let edit = Patch::Merge(json!({ "spec": spec }));
+        self.stage.world.claims().patch(CLAIM, &PatchParams::default(), &edit).await.unwrap();
     }
 
     /// What happens while no operator runs.
@@ -217,6 +226,9 @@ impl<B: Backend> Scene<B> {
             Kind::Brownfield => json!({}),
             Kind::Shared => json!({ "additionalConfig": { "bucketClaimName": CREATOR } }),
         };
+        if let Step::Configure(edit) = self.flow.step {
+            spec["additionalConfig"] = config(edit.before);
+        }
         spec["storageClassName"] = json!(self.class);
         spec
     }
@@ -227,6 +239,7 @@ impl<B: Backend> Scene<B> {
             Step::Provide | Step::Recover | Step::Edit(_) | Step::Undo => {
                 drop(self.stage.world.wait_bound(CLAIM).await);
             }
+            Step::Configure(_) => self.wait_configured().await,
             Step::Vanish => self.wait_reported(&["ClaimVanished", "ClaimGone"]).await,
             Step::SetBack => {
                 self.stage.world.wait_gone(CLAIM).await;
@@ -263,6 +276,7 @@ impl<B: Backend> Scene<B> {
         self.wait_for().await;
         match self.flow.step {
             Step::Provide | Step::Recover | Step::Edit(_) => drop(self.stage.world.wait_event(CLAIM, "Bound").await),
+            Step::Configure(_) => drop(self.stage.world.wait_event(CLAIM, "SettingsApplied").await),
             Step::Vanish => self.wait_reported(&["ClaimVanished"]).await,
             Step::DeleteLater => drop(self.stage.world.wait_event_with(CLAIM, "Removed", "was deleted before").await),
             Step::Abandon | Step::Remove | Step::Withdraw(_) | Step::Forget | Step::RemoveOrphan | Step::SetBack => {
@@ -273,18 +287,6 @@ impl<B: Backend> Scene<B> {
             // A repair that works has no event. What follows the Secret is written before the operator stops.
             Step::Repair => {}
         }
-    }
-
-    /// Requires that all is well after the step, and once the claim no longer exists; returns what outlives it.
-    pub(super) async fn assert_well(&self) -> Footprint {
-        if self.flow.ends_bound() {
-            self.assert_bound().await;
-            self.stage.world.delete_claim(CLAIM).await;
-            self.stage.world.wait_gone(CLAIM).await;
-        }
-        let left = self.made().await;
-        self.assert_nothing_left(&left).await;
-        left
     }
 
     /// Restores the initial state: deletes what outlives a claim, and the events of the claim, because the next one has its
@@ -304,81 +306,8 @@ impl<B: Backend> Scene<B> {
         let events: Api<Event> = Api::namespaced(stage.world.client.clone(), &stage.world.namespace);
         events.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     }
+}
 
-    /// Requires that the claim is bound and usable, with one bucket, one user and one key.
-    async fn assert_bound(&self) {
-        let (stage, world) = (&self.stage, &self.stage.world);
-        // A claim whose keys are new is not ready for a while.
-        world.wait_reason(CLAIM, "Bound").await;
-        let app = world.environment(CLAIM).await;
-        stage.assert_usable(&app).await;
-        if self.flow.shares_keys {
-            let owner = stage.backend.owner();
-            assert!(
-                owner.values().any(|value| *value == app["AWS_ACCESS_KEY_ID"]),
-                "the keys are not the provisioning credentials"
-            );
-        }
-        let made = self.made().await;
-        let kinds: Vec<&str> = made.objects.keys().filter_map(|name| name.split(' ').next()).collect();
-        assert_eq!(kinds, ["ConfigMap", "ObjectBucket", "ObjectBucketClaim", "Secret"], "one of each: {made:#?}");
-        if stage.can(Ability::Inventory) {
-            let buckets = usize::from(!self.flow.has_bucket_before());
-            assert_eq!(made.store.buckets.len(), buckets, "buckets: {made:#?}");
-            assert_eq!(made.store.users.len(), usize::from(!self.flow.shares_keys), "users: {made:#?}");
-            self.wait_for_one_key(&app["AWS_ACCESS_KEY_ID"]).await;
-        }
-    }
-
-    /// Waits until there is one key, or none where keys are shared. A store need not show at once that a key was deleted, so it is
-    /// polled.
-    async fn wait_for_one_key(&self, key: &str) {
-        let wanted: Vec<&str> = if self.flow.shares_keys { Vec::new() } else { vec![key] };
-        let has = |users: &Inventory| users.users.values().flat_map(|user| &user.keys).eq(&wanted);
-        let looking = async {
-            while !has(&self.made().await.store) {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
-        };
-        if tokio::time::timeout(crate::base::patience(), looking).await.is_err() {
-            panic!("not the keys {wanted:?} alone: {:#?}", self.made().await.store.users);
-        }
-    }
-
-    /// What there is now and was not before. What was before must be as it was.
-    async fn made(&self) -> Footprint {
-        let mut now = self.stage.footprint().await;
-        let mut before = self.before.clone();
-        if self.flow.has_bucket_before() {
-            let shared = (now.store.buckets.remove(&self.bucket), before.store.buckets.remove(&self.bucket));
-            let settings = |bucket: Option<Bucket>| bucket.map(|bucket| bucket.settings);
-            assert_eq!(settings(shared.0), settings(shared.1), "the bucket that existed is reconfigured");
-        }
-        now.beyond(&before)
-    }
-
-    /// Requires that nothing is left of the claim but a bucket that outlives it, with all that is in it.
-    async fn assert_nothing_left(&self, left: &Footprint) {
-        self.assert_objects_left(left);
-        let (sees, uses) = (self.stage.can(Ability::Inventory), self.stage.can(Ability::Apps));
-        let (buckets, users) = match (self.flow.step, self.flow.kind) {
-            (Step::Forget, _) if sees => (1, 1),
-            // The claim was deleted while no operator ran: an admin decides.
-            (Step::Vanish, _) if sees => (1, self.users_of_vanished(left).await),
-            (_, Kind::Retain) if sees => (1, 0),
-            _ if sees && self.flow.keeps_record() => (1, 0),
-            _ => (0, 0),
-        };
-        assert_eq!((left.store.buckets.len(), left.store.users.len()), (buckets, users), "{left:#?}");
-        if uses {
-            assert!(left.store.buckets.values().all(|bucket| bucket.objects == ["something"]), "{left:#?}");
-        }
-        if self.flow.has_bucket_before() {
-            let was_used = uses && (self.flow.ends_bound() || matches!(self.flow.step, Step::Remove));
-            let expected: &[_] = if was_used { &["something", "theirs"] } else { &["theirs"] };
-            let now = self.stage.inventory().await;
-            let objects = now.buckets.get(&self.bucket).map(|bucket| &bucket.objects);
-            assert_eq!(objects.expect("the bucket that existed"), expected, "it is as it was left");
-        }
-    }
+fn config(settings: &[(&str, &str)]) -> Value {
+    settings.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()
 }

@@ -26,7 +26,7 @@ async fn stop_everywhere(flow: Flow, lag: Duration) {
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn all_is_well_wherever_the_operator_was_stopped(
-    #[values(Kind::Generated, Kind::Named, Kind::Brownfield, Kind::Retain, Kind::IfEmpty)] kind: Kind,
+    #[values(Kind::Generated, Kind::Named, Kind::Brownfield, Kind::Shared, Kind::Retain, Kind::IfEmpty)] kind: Kind,
     #[values(Step::Provide, Step::Abandon, Step::Remove)] step: Step,
 ) {
     stop_everywhere(Flow { kind, step }, Duration::ZERO).await;
@@ -35,7 +35,7 @@ async fn all_is_well_wherever_the_operator_was_stopped(
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn there_is_one_key_wherever_the_operator_was_stopped(
-    #[values(Kind::Generated, Kind::Brownfield)] kind: Kind,
+    #[values(Kind::Generated, Kind::Brownfield, Kind::Shared)] kind: Kind,
     #[values(Step::Repair, Step::Rotate, Step::Limit)] step: Step,
 ) {
     stop_everywhere(Flow { kind, step }, Duration::ZERO).await;
@@ -46,6 +46,8 @@ async fn there_is_one_key_wherever_the_operator_was_stopped(
 #[case::edited(Kind::Named, Step::Edit)]
 #[case::adopted(Kind::Generated, Step::Adopt)]
 #[case::adopted_brownfield(Kind::Brownfield, Step::Adopt)]
+#[case::adopted_shared(Kind::Shared, Step::Adopt)]
+#[case::painted(Kind::Generated, Step::Paint)]
 #[case::orphan_removed(Kind::Generated, Step::RemoveOrphan)]
 #[case::forgotten(Kind::Generated, Step::Forget)]
 #[case::vanished(Kind::Generated, Step::Vanish)]
@@ -66,6 +68,8 @@ async fn decisions_hold_wherever_the_operator_was_stopped(#[case] kind: Kind, #[
 #[case::repaired(Kind::Generated, Step::Repair)]
 #[case::rotated(Kind::Generated, Step::Rotate)]
 #[case::limited(Kind::Generated, Step::Limit)]
+#[case::shared(Kind::Shared, Step::Provide)]
+#[case::shared_removed(Kind::Shared, Step::Remove)]
 #[case::painted(Kind::Generated, Step::Paint)]
 #[case::edited(Kind::Named, Step::Edit)]
 #[case::adopted(Kind::Generated, Step::Adopt)]

@@ -57,6 +57,7 @@ async fn meet(flow: Flow, faults: Verdicts, calls: usize, limit: Duration) {
 #[case::rotated(Kind::Named, Step::Rotate)]
 #[case::limited(Kind::Named, Step::Limit)]
 #[case::painted(Kind::Named, Step::Paint)]
+#[case::shared(Kind::Shared, Step::Provide)]
 #[tokio::test(start_paused = true)]
 async fn each_call_may_fail_in_every_way(#[case] kind: Kind, #[case] step: Step) {
     let flow = Flow { kind, step };
@@ -70,6 +71,7 @@ async fn each_call_may_fail_in_every_way(#[case] kind: Kind, #[case] step: Step)
 
 #[rstest]
 #[case::granted(Kind::Brownfield, Step::Provide)]
+#[case::left(Kind::Shared, Step::Remove)]
 #[case::kept(Kind::IfEmpty, Step::Remove)]
 #[case::retained(Kind::Retain, Step::Remove)]
 #[case::edited(Kind::Named, Step::Edit)]

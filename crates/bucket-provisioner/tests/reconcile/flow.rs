@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::calls::{Calls, Verdict};
 use crate::store::COLOR;
-use crate::world::{EXISTING, World};
+use crate::world::{CREATOR, EXISTING, World};
 
 /// What kind of claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Kind {
     Named,
     /// Access to a bucket that exists.
     Brownfield,
+    /// Access to the bucket that was created for another claim.
+    Shared,
     /// A new bucket that outlives its claim.
     Retain,
     /// A new bucket that outlives its claim if it is not empty.
@@ -77,6 +79,7 @@ impl Flow {
             Kind::Brownfield => parameters["bucketName"] = json!(EXISTING),
             Kind::IfEmpty => parameters["onDelete"] = json!("ifEmpty"),
             Kind::Later => parameters["onDelete"] = json!("after:1h"),
+            Kind::Shared => parameters["claimsMaySet"] = json!("bucketClaimName"),
             Kind::Generated | Kind::Named | Kind::Retain => {}
         }
         World::new(json!({ "reclaimPolicy": policy, "parameters": parameters }))
@@ -87,6 +90,7 @@ impl Flow {
             Kind::Generated | Kind::Retain | Kind::IfEmpty | Kind::Later => json!({ "generateBucketName": "photos" }),
             Kind::Named => json!({ "bucketName": "photos" }),
             Kind::Brownfield => json!({}),
+            Kind::Shared => json!({ "additionalConfig": { "bucketClaimName": CREATOR } }),
         }
     }
 
@@ -101,6 +105,9 @@ impl Flow {
         calls: &Calls,
         rule: impl FnMut(&str) -> Verdict + Send + 'static,
     ) -> JoinSet<()> {
+        if self.kind == Kind::Shared {
+            world.bind_creator().await;
+        }
         if !self.is_bound_before() {
             self.submit(world);
             if self.step == Step::Edit {
@@ -262,7 +269,7 @@ impl Flow {
             (Step::Abandon, _) => world.assert_left(&[], 0, &[]),
             (_, Kind::Retain) => world.assert_left(used, 0, &[]),
             (_, Kind::IfEmpty | Kind::Later) => world.assert_left(used, 0, &["objectbuckets obc-shop-photos"]),
-            (_, Kind::Generated | Kind::Named | Kind::Brownfield) => world.assert_left(&[], 0, &[]),
+            (_, Kind::Generated | Kind::Named | Kind::Brownfield | Kind::Shared) => world.assert_left(&[], 0, &[]),
         }
     }
 

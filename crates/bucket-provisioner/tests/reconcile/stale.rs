@@ -53,6 +53,8 @@ async fn run(flow: Flow, world: &World) -> JoinSet<()> {
 #[rstest]
 #[case::bound(Flow { kind: Kind::Generated, step: Step::Provide })]
 #[case::granted(Flow { kind: Kind::Brownfield, step: Step::Provide })]
+#[case::shared(Flow { kind: Kind::Shared, step: Step::Provide })]
+#[case::shared_limited(Flow { kind: Kind::Shared, step: Step::Limit })]
 #[case::repaired(Flow { kind: Kind::Generated, step: Step::Repair })]
 #[case::limited(Flow { kind: Kind::Generated, step: Step::Limit })]
 #[case::painted(Flow { kind: Kind::Generated, step: Step::Paint })]
@@ -132,7 +134,7 @@ async fn a_deletion_noticed_late_removes_what_was_repaired() {
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn late_events_change_no_outcome(
-    #[values(Kind::Generated, Kind::Named, Kind::Brownfield, Kind::Retain, Kind::IfEmpty)] kind: Kind,
+    #[values(Kind::Generated, Kind::Named, Kind::Brownfield, Kind::Shared, Kind::Retain, Kind::IfEmpty)] kind: Kind,
     #[values(Step::Provide, Step::Remove, Step::Repair, Step::Rotate)] step: Step,
 ) {
     let flow = Flow { kind, step };

@@ -82,7 +82,7 @@ impl Contents {
     fn check(&self, record: &Record) -> Result<(), StoreError> {
         let name = &record.plan.bucket;
         match self.buckets.get(name) {
-            Some(Bucket { uid: Some(uid), .. }) if record.names_uid(uid) => Ok(()),
+            Some(Bucket { uid: Some(uid), .. }) if record.bucket_uids().contains(&uid.as_str()) => Ok(()),
             Some(Bucket { uid: None, .. }) if record.plan.mode == Mode::Granted => Ok(()),
             _ => Err(StoreError::terminal(&TAKEN, format!("bucket {name:?} is not the claim's; choose another name"))),
         }
@@ -126,6 +126,7 @@ impl Provisioner for Store {
     const CAPABILITIES: Capabilities = Capabilities::NONE
         .with_rotation()
         .with_access_modes()
+        .with_shared_buckets()
         .with_settings(&[Setting::new(COLOR, "`red` or `blue`.").of_claims()]);
 
     fn check_settings(plan: &Plan) -> Result<(), SettingError> {

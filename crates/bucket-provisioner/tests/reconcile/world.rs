@@ -8,6 +8,7 @@ use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::store::AccessMode;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,6 +24,8 @@ pub const NAMESPACE: &str = "shop";
 pub const CLAIM: &str = "photos";
 /// Its ObjectBucket.
 pub const RECORD: &str = "obc-shop-photos";
+/// The claim whose bucket others share.
+pub const CREATOR: &str = "creator";
 /// The bucket that existed before, for brownfield classes.
 pub const EXISTING: &str = "existing";
 
@@ -37,13 +40,13 @@ pub struct World {
     /// Becomes true when the operators end.
     pub shutdown: watch::Sender<bool>,
     /// What there is beside the claim.
-    others: (BTreeMap<String, Value>, Contents),
+    others: Mutex<(BTreeMap<String, Value>, Contents)>,
 }
 
 impl World {
     /// Without a claim. The class is the StorageClass without its name and its provisioner.
     pub fn new(class: Value) -> Self {
-        let mut world = Self {
+        let world = Self {
             api: ApiServer::default(),
             store: Store::default(),
             shutdown: watch::Sender::new(false),
@@ -72,8 +75,25 @@ impl World {
                 .users
                 .insert("somebody".to_owned(), User { uid: "another".to_owned(), mode: AccessMode::default(), keys });
         }
-        world.others = (world.objects(), world.store.contents.lock().clone());
+        world.keep_what_is_there();
         world
+    }
+
+    /// What there is now is others', and is to stay as it is.
+    fn keep_what_is_there(&self) {
+        *self.others.lock() = (self.objects(), self.store.contents.lock().clone());
+    }
+
+    /// Another claim of the namespace gets a bucket, if it has none.
+    pub async fn bind_creator(&self) {
+        if self.claim_named(CREATOR).is_some() {
+            return;
+        }
+        let _operator = self.start(&Calls::default());
+        self.submit_named(CREATOR, json!({ "generateBucketName": CREATOR }));
+        self.until("bound", |world| world.claim_named(CREATOR).is_some_and(|claim| phase(&claim) == "Bound")).await;
+        self.afterwards().await;
+        self.keep_what_is_there();
     }
 
     /// Starts an operator. It ends when what is returned is dropped.
@@ -251,24 +271,23 @@ impl World {
     pub fn made(&self) -> Vec<String> {
         assert_eq!(self.api.unexpected(), [""; 0], "requests that the API server in memory does not expect");
         let mut objects = self.objects();
-        for (name, other) in &self.others.0 {
+        for (name, other) in &self.others.lock().0 {
             assert_eq!(objects.remove(name).as_ref(), Some(other), "{name} is changed");
         }
         objects.into_keys().collect()
     }
 
-    /// The claim's buckets and users. What is others' is as it was, but for what is in the existing bucket.
+    /// The claim's buckets and users. What is others' is as it was, but for what is in their buckets.
     pub fn stored(&self) -> Contents {
         let mut contents = self.store.contents.lock().clone();
-        let other = &self.others.1;
-        for (name, user) in &other.users {
+        let (_, others) = &*self.others.lock();
+        for (name, user) in &others.users {
             assert_eq!(contents.users.remove(name).as_ref(), Some(user), "user {name} is changed");
         }
-        let existing = contents.buckets.remove(EXISTING).expect("the bucket that existed");
-        assert!(
-            existing.uid.is_none() && existing.objects.starts_with(&other.buckets[EXISTING].objects),
-            "{existing:?}"
-        );
+        for (name, Bucket { uid, objects, color }) in &others.buckets {
+            let now = contents.buckets.remove(name).expect("the bucket that existed");
+            assert!(now.uid == *uid && now.color == *color && now.objects.starts_with(objects), "{name}: {now:?}");
+        }
         contents
     }
 
@@ -305,7 +324,7 @@ impl World {
         assert_eq!(record["spec"]["endpoint"]["bucketName"], bucket);
         let stored = self.stored();
         let buckets: Vec<_> = stored.buckets.keys().map(String::as_str).collect();
-        let wanted = bucket.as_str().filter(|bucket| *bucket != EXISTING);
+        let wanted = bucket.as_str().filter(|bucket| !self.others.lock().1.buckets.contains_key(*bucket));
         assert_eq!(buckets, wanted.into_iter().collect::<Vec<_>>());
         let keys: Vec<_> = stored.users.values().map(|user| user.keys.keys().collect::<Vec<_>>()).collect();
         assert_eq!(keys, [[&self.key().unwrap_or_default()]], "one user with one key");

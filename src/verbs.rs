@@ -326,7 +326,7 @@ impl Provisioner for AwsProvisioner {
         self.forget_progress(call.record);
         let target = self.target(call.record)?;
         let app = self.clients.app(&StaticKeys::from(call.credentials), &target);
-        probe::probe(&app, &target).await
+        probe::probe(&app, &target, call.is_settled).await
     }
 
     async fn rotate(&self, call: &Call<'_, Self>, present: &str) -> Result<Option<AppCredentials>, Error> {

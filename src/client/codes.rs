@@ -74,6 +74,7 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         }
         ("BucketAlreadyExists", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
         ("BucketAlreadyOwnedByYou", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
+        ("InvalidNamespaceHeader", _) => Error::NotInNamespace { bucket: bucket(), code, message },
         ("BucketHasAccessPointsAttached", _) => Error::HasAccessPoints { bucket: bucket(), names: Vec::new() },
         ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
             Error::BucketNotFound { bucket: bucket(), operation }

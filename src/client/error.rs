@@ -34,7 +34,7 @@ pub enum Error {
     SettingUnusable { key: String, problem: String },
     /// The KMS key of the class does not work.
     #[error(
-        "the KMS key of the StorageClass cannot be used with the claim's keys ({code}): check kmsKey, that the key is enabled, and that its key policy allows IAM policies of this account to use it"
+        "the KMS key of the StorageClass cannot be used with the claim's keys ({code}): check kmsKey, that the key is enabled, that its key policy lets IAM policies of its account allow its use, and that no permissions boundary or service control policy denies kms:GenerateDataKey and kms:Decrypt"
     )]
     KeyUnusable { code: String },
     /// The store does not limit listings to a prefix.
@@ -115,6 +115,16 @@ pub enum Error {
         "the provisioning credentials do not belong to account {account}, which is in the names of the class's buckets (bucketNamespace): correct accountId, or the credentials, in a new class"
     )]
     OtherNamespace { account: String },
+    /// S3 does not take the name for one of the account.
+    #[error(
+        "the store does not accept {bucket:?} as the name of an account-regional bucket ({code}): check accountId and region of the StorageClass, and whether the region has such buckets (bucketNamespace){}", aws_message(.message)
+    )]
+    NotInNamespace { bucket: String, code: String, message: Option<String> },
+    /// The store refuses names as account-regional buckets have them.
+    #[error(
+        "the store does not accept the name of bucket {bucket:?} ({code}): it may have no account-regional buckets; use a StorageClass without bucketNamespace for this store{}", aws_message(.message)
+    )]
+    NamespacesUnknown { bucket: String, code: String, message: Option<String> },
     /// The bucket of another claim was deleted.
     #[error(
         "bucket {bucket:?} of ObjectBucketClaim {claim:?}, which this claim shares, no longer exists: delete both claims, and create new ones"

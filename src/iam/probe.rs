@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use aws_sdk_s3::config::Config;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::ServerSideEncryption;
+use aws_smithy_types::timeout::TimeoutConfig;
 use tokio::time::sleep;
 
 use crate::class::target::Target;
@@ -20,17 +22,18 @@ pub(crate) const NO_SUCH_KEY: &str = ".aws-s3-provisioner/tries-whether-keys-wor
 /// The MD5 of the part that is uploaded, `0`.
 const MD5_OF_PART: &str = "z80ghJXVZe9m59/5+Ydk2g==";
 
-/// How often, and how far apart, an upload is aborted.
-const ABORTS: u32 = 10;
+/// How often, how far apart, and how long each time, an upload is aborted.
+const ABORTS: u32 = 4;
 const ABORT_WAIT: Duration = Duration::from_millis(500);
+const ABORT_TIME: Duration = Duration::from_secs(2);
 
 /// Lists at most one object, and reads one that does not exist; or begins an upload, and aborts it. A key of KMS is tried by
-/// both.
-pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
+/// both; what it denies is final if the keys are settled.
+pub(crate) async fn probe(app: &AppClients, target: &Target<'_>, is_settled: bool) -> Result<Probe, Error> {
     let mode = target.record.plan.access.mode;
     let read = if mode.reads() { reads(app, target).await? } else { Probe::Usable };
     let must_write = !mode.reads() || mode.writes() && settings::kms_key(&target.record.plan).is_some();
-    if must_write && read == Probe::Usable { writes(app, target).await } else { Ok(read) }
+    if must_write && read == Probe::Usable { writes(app, target, is_settled).await } else { Ok(read) }
 }
 
 async fn reads(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
@@ -70,7 +73,7 @@ async fn check_prefix(app: &AppClients, target: &Target<'_>) -> Result<(), Error
 }
 
 /// Leaves no object and no version, and an object lock does not keep it.
-async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
+async fn writes(app: &AppClients, target: &Target<'_>, is_settled: bool) -> Result<Probe, Error> {
     let bucket = target.bucket_ref();
     let begin = app.s3.create_multipart_upload().bucket(bucket.name).key(key(target));
     let begin = begin.set_expected_bucket_owner(bucket.account());
@@ -79,7 +82,7 @@ async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
     let begin = begin.set_server_side_encryption(named.map(|_| ServerSideEncryption::AwsKms));
     let begin = begin.set_ssekms_key_id(named.map(str::to_owned)).send();
     let begun = observe(&app.observer, call(target, Operation::CreateMultipartUpload), begin).await;
-    if let Some(unusable) = begun.as_ref().err().and_then(key_unusable) {
+    if let Some(unusable) = begun.as_ref().err().and_then(|error| key_unusable(target, error, is_settled)) {
         return Err(unusable);
     }
     if let Ok(begun) = &begun {
@@ -104,13 +107,13 @@ async fn writes(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
     let upload = begun.as_ref().ok().and_then(|begun| begun.upload_id.clone());
     let begun = outcome(target, begun)?;
     let Some(upload) = upload else { return Ok(begun) };
-    let written = upload_part(app, target, &upload).await;
+    let written = upload_part(app, target, &upload, is_settled).await;
     let aborted = abort(app, target, &upload).await?;
     both(both(begun, written?)?, aborted)
 }
 
 /// Only a part proves that the key of KMS can decrypt, too ("CreateMultipartUpload", Amazon S3 API reference).
-async fn upload_part(app: &AppClients, target: &Target<'_>, upload: &str) -> Result<Probe, Error> {
+async fn upload_part(app: &AppClients, target: &Target<'_>, upload: &str, is_settled: bool) -> Result<Probe, Error> {
     if settings::kms_key(&target.record.plan).is_none() {
         return Ok(Probe::Usable);
     }
@@ -123,31 +126,40 @@ async fn upload_part(app: &AppClients, target: &Target<'_>, upload: &str) -> Res
         .set_expected_bucket_owner(bucket.account())
         .send();
     let answer = observe(&app.observer, call(target, Operation::UploadPart), part).await;
-    match answer.as_ref().err().and_then(key_unusable) {
+    match answer.as_ref().err().and_then(|error| key_unusable(target, error, is_settled)) {
         Some(unusable) => Err(unusable),
         None => outcome(target, answer),
     }
 }
 
-/// The error about a key of KMS ("Error responses", Amazon S3 API reference). A denial may be that KMS does not know the policy of
-/// a new user yet.
-fn key_unusable(error: &CallError) -> Option<Error> {
-    error.code().starts_with("KMS.").then(|| Error::KeyUnusable { code: error.code().to_owned() })
+/// The error about a key of KMS ("Error responses", Amazon S3 API reference). KMS denies with the code of S3, and the message
+/// names the action, such as kms:GenerateDataKey; at first because KMS does not know the policy of a new user yet.
+fn key_unusable(target: &Target<'_>, error: &CallError, is_settled: bool) -> Option<Error> {
+    let has_key = settings::kms_key(&target.record.plan).is_some();
+    let names_kms = || error.message().is_some_and(|message| message.contains("kms:"));
+    let is_denied = is_settled && has_key && error.status() == 403 && names_kms();
+    let is_about_key = error.code().starts_with("KMS.") || is_denied;
+    is_about_key.then(|| Error::KeyUnusable { code: error.code().to_owned() })
 }
 
+/// Nobody would find an upload again that is not aborted.
 async fn abort(app: &AppClients, target: &Target<'_>, upload: &str) -> Result<Probe, Error> {
     let bucket = target.bucket_ref();
-    // Another host may not know the key yet, and nobody would find the upload again.
-    for _ in 0..ABORTS {
+    let timeouts = TimeoutConfig::builder().operation_timeout(ABORT_TIME).build();
+    let mut left = ABORTS;
+    loop {
         let abort = app.s3.abort_multipart_upload().bucket(bucket.name).key(key(target)).upload_id(upload);
-        let abort = abort.set_expected_bucket_owner(bucket.account()).send();
-        match observe(&app.observer, call(target, Operation::AbortMultipartUpload), abort).await {
-            Err(error) if is_unknown(&error) || error.status() == 0 => sleep(ABORT_WAIT).await,
+        let abort = abort.set_expected_bucket_owner(bucket.account()).customize();
+        let abort = abort.config_override(Config::builder().timeout_config(timeouts.clone())).send();
+        let aborted = observe(&app.observer, call(target, Operation::AbortMultipartUpload), abort).await;
+        left -= 1;
+        match aborted {
             Err(error) if error.status() == 404 => return Ok(Probe::Usable),
+            // Another host may not know the key yet, or be busy.
+            Err(_) if left > 0 => sleep(ABORT_WAIT).await,
             aborted => return outcome(target, aborted),
         }
     }
-    Ok(Probe::NotYet("the upload was not aborted".to_owned()))
 }
 
 /// The key of an object that does not exist.

@@ -94,7 +94,7 @@ async fn create_generated(store: &Store, target: &Target<'_>, tags: &Tags) -> Re
             result => Ok(result?),
         },
         Err(error) if error.code() == "BucketAlreadyOwnedByYou" => use_existing(store, target, tags).await,
-        Err(error) => Err(Error::from(error).of_first_change()),
+        Err(error) => Err(refused(target, error)),
     }
 }
 
@@ -108,8 +108,22 @@ async fn create_chosen(store: &Store, target: &Target<'_>, tags: &Tags, steps: &
         Ok(Created::Untagged) if !ambiguous => tag_new(store, target, tags, steps).await,
         Ok(_) => confirm(store, target, tags).await,
         Err(error) if error.code() == "BucketAlreadyOwnedByYou" => use_existing(store, target, tags).await,
-        Err(error) => Err(Error::from(error).of_first_change()),
+        Err(error) => Err(refused(target, error)),
     }
+}
+
+/// The error of a CreateBucket that was refused. Other stores may have no account-regional buckets, and refuse the form of
+/// their names.
+fn refused(target: &Target<'_>, error: CallError) -> Error {
+    let is_regional = !target.record.plan.name_suffix.is_empty();
+    let error = match error.code() {
+        code @ "InvalidBucketName" if is_regional && target.endpoints.s3_is_foreign() => {
+            let (code, message) = (code.to_owned(), error.message().map(str::to_owned));
+            Error::NamespacesUnknown { bucket: target.bucket().to_owned(), code, message }
+        }
+        _ => Error::from(error),
+    };
+    error.of_first_change()
 }
 
 /// The tags of the bucket, if it exists.

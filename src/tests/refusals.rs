@@ -20,6 +20,7 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
         (s3_error(409, "BucketAlreadyExists"), "BucketTaken", Terminal, true),
         (s3_error(400, "TooManyBuckets"), "QuotaExceeded", Terminal, true),
         (s3_error(400, "InvalidBucketName"), "Rejected", Terminal, true),
+        (s3_error(400, "InvalidNamespaceHeader"), "InvalidClassParameter", Terminal, true),
         (s3_error(400, "IllegalLocationConstraintException"), "Rejected", Terminal, true),
         (in_region(301, "eu-central-1"), "WrongRegion", Terminal, true),
         // The store may have created the bucket: an earlier attempt may still be running.

@@ -1,10 +1,14 @@
 //! Settings of buckets, as AWS gets them.
 
+use serde_json::{Value, json};
+
 use crate::testing::{
-    OURS, Stage, access_key, access_keys, bare, bucket_tags_of, elsewhere, iam_error, ok, record, s3_error,
+    Answer, OURS, Stage, access_key, access_keys, bare, bucket_tags_of, elsewhere, iam_error, ok, record, s3_error,
     user_with_tags,
 };
-use bucket_provisioner::store::{AccessMode, AppCredentials, Changes, Failure as _, Mode, Probe, Record, Settings};
+use bucket_provisioner::store::{
+    AccessMode, AppCredentials, Changes, Failure as _, Mode, Probe, ProbeCall, Provisioner as _, Record, Settings,
+};
 
 const CREATED: &str = "<CreateUserResponse><CreateUserResult/></CreateUserResponse>";
 const KEY: &str = "arn:aws:kms:us-west-1:123456789012:key/0123-abcd";
@@ -155,7 +159,7 @@ async fn other_stores_without_a_setting_do_not_support_it() {
     }
 }
 
-fn checked(record: &Record) -> Vec<(&'static str, crate::testing::Answer)> {
+fn checked(record: &Record) -> Vec<(&'static str, Answer)> {
     vec![
         ("GetBucketTagging", bucket_tags_of(record)),
         ("GetUser", user_with_tags(OURS)),
@@ -185,6 +189,46 @@ async fn only_what_is_set_is_read_and_only_what_differs_written() {
 
 fn record_without() -> Record {
     record()
+}
+
+/// Whatever became of our statement.
+#[tokio::test]
+async fn statements_of_others_survive_each_repair_of_ours() {
+    let record = with(&[("requireTLS", "true")]);
+    // The policy that a check writes, if it writes one.
+    let check = async |found: Answer| {
+        let answers = [("GetBucketPolicy", found), ("PutBucketPolicy", bare(204))];
+        let stage = Stage::answering(checked(&record).into_iter().chain(answers));
+        let checkup = stage.check(&record, &["AKIAAPP"]).await.unwrap();
+        assert!(checkup.problem.is_none(), "{checkup:?}");
+        let written = stage.all_sent("PutBucketPolicy").pop();
+        assert_eq!(checkup.repaired.iter().any(|note| note.contains("about TLS")), written.is_some(), "{checkup:?}");
+        written.map(|policy| serde_json::from_str::<Value>(&policy).unwrap())
+    };
+    let policy = |statements: Value| json!({ "Version": "2008-10-17", "Id": "audit", "Statement": statements });
+    let theirs = json!({
+        "Sid": "Theirs", "Effect": "Allow", "Principal": { "AWS": "arn:aws:iam::210987654321:root" },
+        "Action": ["s3:GetObject", "s3:GetObjectVersion"], "Resource": "arn:aws:s3:::photos/*",
+    });
+    let unnamed = json!({ "Effect": "Deny", "Principal": "*", "Action": "s3:PutBucketAcl", "Resource": "*" });
+
+    // A single statement stands without a list.
+    let written = check(ok(policy(theirs.clone()).to_string())).await.unwrap();
+    let ours = written["Statement"][1].clone();
+    assert_eq!((&ours["Sid"], &ours["Effect"]), (&json!("AwsS3ProvisionerRequireTLS"), &json!("Deny")));
+    assert_eq!(written, policy(json!([theirs, ours])));
+    let mut weakened = ours.clone();
+    weakened["Effect"] = json!("Allow");
+    for changed in [json!([unnamed, theirs]), json!([weakened, unnamed, theirs]), json!([unnamed, ours, theirs, ours])]
+    {
+        let written = check(ok(policy(changed.clone()).to_string())).await;
+        assert_eq!(written, Some(policy(json!([unnamed, theirs, ours]))), "{changed}");
+    }
+    for right in [json!([theirs, ours]), json!([ours, unnamed, theirs])] {
+        assert_eq!(check(ok(policy(right.clone()).to_string())).await, None, "{right}");
+    }
+    let written = check(s3_error(404, "NoSuchBucketPolicy")).await.unwrap();
+    assert_eq!(written["Statement"], json!([ours]));
 }
 
 /// Reading first could show what it was before an earlier edit.
@@ -223,6 +267,30 @@ async fn a_key_of_kms_is_tried_by_an_upload_that_is_aborted() {
     let refused = stage.probe(&record, &credentials()).await.unwrap_err();
     assert_eq!(refused.reason(), "KeyUnusable");
     assert!(stage.calls().contains(&"AbortMultipartUpload".to_owned()), "nothing stays");
+}
+
+/// At first KMS may not know the user.
+#[tokio::test]
+async fn a_denial_of_kms_is_final_once_the_keys_are_settled() {
+    let record = with(&[("encryption", "aws:kms"), ("kmsKey", KEY)]);
+    for (message, is_settled, reason) in [
+        ("not authorized to perform: kms:GenerateDataKey", false, None),
+        ("not authorized to perform: kms:GenerateDataKey", true, Some("KeyUnusable")),
+        ("Access Denied", true, None),
+    ] {
+        let body = format!("<Error><Code>AccessDenied</Code><Message>{message}</Message></Error>");
+        let stage = Stage::answering([
+            ("ListObjectsV2", ok("<ListBucketResult></ListBucketResult>")),
+            ("GetObject", s3_error(404, "NoSuchKey")),
+            ("CreateMultipartUpload", Answer::Status { status: 403, header: None, body }),
+        ]);
+        let credentials = credentials();
+        let call = ProbeCall::new(&record, &(), &credentials).with_settled(is_settled);
+        match stage.provisioner.probe(&call).await {
+            Ok(Probe::Denied(answer)) => assert_eq!((answer.as_str(), reason), ("AccessDenied", None)),
+            answer => assert_eq!(answer.err().map(|error| error.reason()), reason, "{message}"),
+        }
+    }
 }
 
 /// KMS's denials have the code of those of a bucket's policy.
@@ -271,11 +339,29 @@ async fn an_account_regional_bucket_is_created_in_its_namespace() {
     record.plan.bucket = format!("photos-x{}", record.plan.name_suffix);
     record.account = Some("123456789012".into());
     let stage = Stage::answering([("CreateBucket", s3_error(400, "InvalidNamespaceHeader"))]);
-    stage.provision(&record).await.unwrap_err();
+    let refused = stage.provision(&record).await.unwrap_err();
+    assert_eq!((refused.reason(), refused.changed_nothing), ("InvalidClassParameter", true));
+    assert!(refused.to_string().contains("accountId and region"), "{refused}");
     assert_eq!(stage.header("CreateBucket", "x-amz-bucket-namespace"), [Some("account-regional".to_owned())]);
     record.account = Some("210987654321".into());
     let stage = Stage::answering([]);
     let refused = stage.provision(&record).await.unwrap_err();
     assert_eq!((refused.reason(), stage.calls()), ("InvalidClassParameter", Vec::new()));
     assert!(refused.changed_nothing);
+}
+
+/// Another name may have another fault.
+#[tokio::test]
+async fn another_store_may_refuse_account_regional_names() {
+    for (suffix, reason) in [("-123456789012-us-west-1-an", "NotSupported"), ("", "Rejected")] {
+        let mut record = elsewhere(record());
+        record.plan.name_suffix = suffix.into();
+        let stage = Stage::answering([
+            ("GetBucketTagging", s3_error(404, "NoSuchBucket")),
+            ("CreateBucket", s3_error(400, "InvalidBucketName")),
+        ]);
+        let refused = stage.provision(&record).await.unwrap_err();
+        assert_eq!((refused.reason(), refused.changed_nothing), (reason, true), "{refused}");
+        assert_eq!(refused.to_string().contains("without bucketNamespace"), !suffix.is_empty(), "{refused}");
+    }
 }

@@ -147,12 +147,20 @@ pub struct ProbeCall<'a, P: Provisioner + ?Sized> {
     pub parameters: &'a Recorded<P>,
     /// The credentials to try.
     pub credentials: &'a AppCredentials,
+    /// The store has refused them for a minute or longer. So it shows everything, and a denial stays.
+    pub is_settled: bool,
 }
 
 impl<'a, P: Provisioner + ?Sized> ProbeCall<'a, P> {
-    /// A call that tries these credentials.
+    /// A call that tries these credentials, which may be new.
     pub fn new(record: &'a Record, parameters: &'a Recorded<P>, credentials: &'a AppCredentials) -> Self {
-        Self { record, parameters, credentials }
+        Self { record, parameters, credentials, is_settled: false }
+    }
+
+    /// The same of credentials that were refused for long, or not.
+    #[must_use]
+    pub fn with_settled(self, is_settled: bool) -> Self {
+        Self { is_settled, ..self }
     }
 }
 

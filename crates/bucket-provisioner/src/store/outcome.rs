@@ -53,7 +53,8 @@ pub enum Probe {
     /// [`Provisioner::check`](super::Provisioner::check) finds them lost.
     NotYet(String),
     /// The store knows them, and denies what apps need. The text is its answer. For a minute this may be because the store
-    /// does not show everything yet; the keys are not replaced.
+    /// does not show everything yet; the keys are not replaced. Where a store knows the cause, it can fail instead once
+    /// [`ProbeCall::is_settled`](super::ProbeCall::is_settled).
     Denied(String),
 }
 

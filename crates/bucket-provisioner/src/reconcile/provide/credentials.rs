@@ -198,7 +198,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     pub(super) async fn probe(&mut self) -> Result<Option<Next>, Error> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let parameters = owner::parameters::<P>(record)?;
-        let call = ProbeCall::new(record, &parameters, self.credentials()?);
+        let is_settled = ctx.memory.get(&self.claim.id, |m| m.waits.refused_for()) >= MAX_DENIED;
+        let call = ProbeCall::new(record, &parameters, self.credentials()?).with_settled(is_settled);
         let answer = ctx.call_store(record, Box::pin(ctx.provisioner.probe(&call))).await?;
         let (refused, denied) = match answer {
             Probe::Usable => {
@@ -220,8 +221,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         if let Keys::Pending { keys, .. } = &self.keys {
             return self.pending_key_refused(keys.clone(), refused, denied, wait).await.map(Some);
         }
-        let (probes, refused_for) = ctx.memory.get(&self.claim.id, |m| (m.waits.probes(), m.waits.refused_for()));
-        if probes > 2 * MAX_PROBES || denied && refused_for >= MAX_DENIED {
+        if ctx.memory.get(&self.claim.id, |m| m.waits.probes()) > 2 * MAX_PROBES || denied && is_settled {
             return Err(Error::CredentialsUnusable { answer: refused, remedy: P::KEYS_REFUSED_REMEDY });
         }
         let report = Report::waiting_for_credentials(&self.claim, &refused);

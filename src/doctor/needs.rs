@@ -158,10 +158,16 @@ pub(crate) fn actions(needs: &Needs) -> BTreeSet<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::AwsProvisioner;
     use crate::class::environment::Environment;
-    use crate::testing::{granted, record};
-    use bucket_provisioner::store::Record;
+    use crate::class::params::ClassParameters;
+    use crate::class::plan;
+    use crate::testing::{granted, planned_as, record};
+    use bucket_provisioner::store::{
+        CommonParameters, NameRules, Parameters as _, Provisioner as _, RawParameters, Record, Request,
+    };
 
     fn needed(record: &Record) -> BTreeSet<&'static str> {
         actions(&of(&Target::of(record, &Environment::default())))
@@ -192,5 +198,123 @@ mod tests {
         assert_eq!(arn(Scope::User), format!("arn:aws:iam::123456789012:user/aws-s3-provisioner/shop-photos-{uid}"));
         assert_eq!(arn(Scope::AnyPath), format!("arn:aws:iam::123456789012:user/shop-photos-{uid}"));
         assert_eq!(Scope::User.in_policy(&target, "aws"), "arn:aws:iam::*:user/aws-s3-provisioner/*");
+    }
+
+    /// The record of a claim of a class with these parameters.
+    fn claim_of(parameters: &[(&str, &str)]) -> Record {
+        let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, AwsProvisioner::CAPABILITIES).unwrap();
+        let class = ClassParameters::parse(&RawParameters::new(&own, &common)).unwrap();
+        let claim = record().claim;
+        let request = Request::new(&claim, "fast", "photos", Mode::Created, "shop-photos", (&class, &own, &common));
+        let planned = plan::plan(&request, &Environment::default());
+        // What cannot be parsed would need nothing.
+        settings::Wanted::planned(&planned).unwrap();
+        planned_as(record(), planned)
+    }
+
+    /// Class parameters, and the actions that a class without parameters does not need.
+    type Added = (&'static [(&'static str, &'static str)], &'static [&'static str]);
+
+    const ROLE: &str = "arn:aws:iam::123456789012:role/buckets";
+    const KEY: &str = "arn:aws:kms:us-west-1:123456789012:key/0123-abcd";
+    const RULES: &str = r#"{"Rules":[{"ID":"a","Status":"Enabled","Filter":{},"Expiration":{"Days":1}}]}"#;
+    const CORS: &str = r#"{"CORSRules":[{"AllowedMethods":["GET"],"AllowedOrigins":["https://example.com"]}]}"#;
+
+    const OF_VERSIONING: &[&str] = &["s3:GetBucketVersioning", "s3:PutBucketVersioning"];
+    const OF_ENCRYPTION: &[&str] = &["s3:GetEncryptionConfiguration", "s3:PutEncryptionConfiguration"];
+    const OF_LIFECYCLE: &[&str] = &["s3:GetLifecycleConfiguration", "s3:PutLifecycleConfiguration"];
+    const OF_CORS: &[&str] = &["s3:GetBucketCORS", "s3:PutBucketCORS"];
+    const OF_LOCK: &[&str] = &[
+        "s3:GetBucketObjectLockConfiguration",
+        "s3:GetObjectLegalHold",
+        "s3:GetObjectRetention",
+        "s3:PutBucketObjectLockConfiguration",
+        "s3:PutBucketVersioning",
+    ];
+    const OF_BYPASS: &[&str] = &[
+        "s3:BypassGovernanceRetention",
+        "s3:GetBucketObjectLockConfiguration",
+        "s3:GetObjectLegalHold",
+        "s3:GetObjectRetention",
+    ];
+    const OF_LOCK_AND_BYPASS: &[&str] = &[
+        "s3:BypassGovernanceRetention",
+        "s3:GetBucketObjectLockConfiguration",
+        "s3:GetObjectLegalHold",
+        "s3:GetObjectRetention",
+        "s3:PutBucketObjectLockConfiguration",
+        "s3:PutBucketVersioning",
+    ];
+
+    const ADDED: &[Added] = &[
+        // CreateBucket and CreateUser have tags anyway.
+        (&[("tags", "team=shop")], &[]),
+        (&[("bucketVersioning", "Enabled")], OF_VERSIONING),
+        (&[("encryption", "AES256")], OF_ENCRYPTION),
+        // Only the claim's keys use it.
+        (&[("encryption", "aws:kms"), ("kmsKey", KEY)], OF_ENCRYPTION),
+        (&[("expireAfter", "30d")], OF_LIFECYCLE),
+        (&[("expireNoncurrentAfter", "30d")], OF_LIFECYCLE),
+        (&[("abortIncompleteUploadsAfter", "1d")], OF_LIFECYCLE),
+        (&[("bucketLifecycle", RULES)], OF_LIFECYCLE),
+        (&[("requireTLS", "true")], &["s3:GetBucketPolicy", "s3:PutBucketPolicy"]),
+        (&[("publicAccess", "blocked")], &["s3:GetBucketPublicAccessBlock", "s3:PutBucketPublicAccessBlock"]),
+        // CreateBucket names the ownership anyway.
+        (&[("objectOwnership", "ObjectWriter")], &["s3:GetBucketOwnershipControls"]),
+        (&[("accessLogs", "logs/${namespace}/")], &["s3:GetBucketLogging", "s3:PutBucketLogging"]),
+        (&[("objectLock", "Enabled")], OF_LOCK),
+        (&[("objectLock", "COMPLIANCE:1y")], OF_LOCK),
+        (&[("objectLock", "GOVERNANCE:30d"), ("bypassGovernance", "no")], OF_LOCK),
+        (&[("objectLock", "GOVERNANCE:30d"), ("bypassGovernance", "yes")], OF_LOCK_AND_BYPASS),
+        (&[("bypassGovernance", "yes")], OF_BYPASS),
+        (&[("bucketCors", CORS)], OF_CORS),
+        (&[("eventBridge", "true")], &["s3:GetBucketNotification", "s3:PutBucketNotification"]),
+        // What claims may set is needed before one does.
+        (&[("claimsMaySet", "bucketVersioning")], OF_VERSIONING),
+        (&[("claimsMaySet", "expireNoncurrentAfter")], OF_LIFECYCLE),
+        (&[("claimsMaySet", "bucketLifecycle")], OF_LIFECYCLE),
+        (&[("claimsMaySet", "objectLock")], OF_LOCK),
+        (&[("claimsMaySet", "bucketCors")], OF_CORS),
+        (&[("claimsMaySet", "tags.*")], &["iam:UntagUser"]),
+        (&[("claimsMaySet", "tags.team")], &["iam:UntagUser"]),
+        (&[("claimsMaySet", "bucketClaimName")], &[]),
+        // These change the names, the policies and the signer of calls, and not which calls there are.
+        (&[("accessMode", "WriteOnly")], &[]),
+        (&[("region", "us-west-1"), ("bucketNamespace", "account-regional"), ("accountId", "123456789012")], &[]),
+        (&[("ownerRole", ROLE), ("ownerRoleExternalId", "this-cluster")], &[]),
+        (&[("permissionsBoundary", "arn:aws:iam::123456789012:policy/bound")], &[]),
+    ];
+
+    #[test]
+    fn a_class_parameter_adds_exactly_these_actions() {
+        let plain = needed(&claim_of(&[]));
+        for (parameters, actions) in ADDED {
+            let with = needed(&claim_of(parameters));
+            assert!(plain.is_subset(&with), "{parameters:?}");
+            let added: Vec<_> = with.difference(&plain).copied().collect();
+            assert_eq!(added, *actions, "{parameters:?}");
+        }
+    }
+
+    /// So that a new one gets its row.
+    #[test]
+    fn the_actions_of_every_setting_are_in_the_table() {
+        let is_listed = |name: &str| ADDED.iter().any(|(all, _)| all.iter().any(|(listed, _)| *listed == name));
+        let names = settings::SETTINGS.iter().map(|setting| setting.name).filter(|name| !name.ends_with('.'));
+        let left: Vec<_> = names.filter(|name| !is_listed(name)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// A policy that allows them on the bucket alone would not help.
+    #[test]
+    fn locks_are_read_and_ended_on_objects() {
+        let record = claim_of(&[("objectLock", "Enabled"), ("bypassGovernance", "yes")]);
+        let needs = of(&Target::of(&record, &Environment::default()));
+        for action in ["s3:GetObjectRetention", "s3:GetObjectLegalHold", "s3:BypassGovernanceRetention"] {
+            let on: Vec<_> =
+                needs.iter().filter(|(_, actions)| actions.contains(action)).map(|(scope, _)| *scope).collect();
+            assert_eq!(on, [Scope::Objects], "{action}");
+        }
     }
 }

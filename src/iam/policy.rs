@@ -264,8 +264,14 @@ mod tests {
     use percent_encoding::NON_ALPHANUMERIC;
 
     use super::*;
-    use crate::testing::{at_foreign_iam, granted, named, planned_as, record, without_account};
-    use bucket_provisioner::store::SharedFrom;
+    use crate::AwsProvisioner;
+    use crate::class::params::ClassParameters;
+    use crate::class::plan;
+    use crate::testing::{UID, at_foreign_iam, granted, named, planned_as, record, without_account};
+    use bucket_provisioner::store::{
+        ClaimId, CommonParameters, Failure as _, FailureClass, NameRules, Parameters as _, Provisioner as _,
+        RawParameters, SharedFrom,
+    };
 
     fn written(record: &Record) -> String {
         of(&Target::of(record, &Environment::default()))
@@ -367,6 +373,85 @@ mod tests {
             let written = written(&record);
             assert!(written.len() < LENGTH_MAX && written.contains("123456789012"), "{}: {written}", written.len());
         }
+    }
+
+    /// In each group of regions with long names, of the longest form that ARNs of keys have.
+    #[test]
+    fn the_longest_name_fits_with_a_key_of_kms() {
+        for region in ["us-gov-east-1", "us-isof-south-1", "us-isob-east-1", "ap-southeast-1"] {
+            let key = format!("arn:{}:kms:{region}:123456789012:key/mrk-{}", partition(region).id, "0".repeat(32));
+            let mut longest = named(region);
+            longest.plan.bucket = "b".repeat(63);
+            longest.account = Some("123456789012".into());
+            longest.plan.settings.of_class.insert("kmsKey".into(), key.clone());
+            for record in [longest.clone(), at_foreign_iam(longest)] {
+                let written = written(&record);
+                assert!(written.len() <= LENGTH_MAX && written.contains(&key), "{}: {written}", written.len());
+            }
+        }
+    }
+
+    /// Plans a claim of this namespace, of a class with these parameters: how long the policy of its user is, and whether
+    /// it is allowed.
+    fn planned(namespace: &str, parameters: &[(&str, &str)]) -> (usize, Result<(), Error>) {
+        let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, AwsProvisioner::CAPABILITIES).unwrap();
+        let class = ClassParameters::parse(&RawParameters::new(&own, &common)).unwrap();
+        let claim = ClaimId { namespace: namespace.into(), name: "photos".into(), uid: UID.into() };
+        let bucket = common.bucket.clone().unwrap();
+        let request = Request::new(&claim, "archive", bucket, Mode::Granted, "user", (&class, &own, &common));
+        let environment = Environment::default();
+        let plan = plan::plan(&request, &environment);
+        let checked = check_length(&request, &plan, &environment);
+        let record = Record::new(claim.clone(), "archive", ReclaimPolicy::Retain, plan);
+        (of(&Target::of(&record, &environment)).len(), checked)
+    }
+
+    /// A bucket and a prefix with which the policy gets exactly this length. It contains the prefix three times, and the
+    /// bucket four times.
+    fn names_for(length: usize, more: &[(&str, &str)]) -> (String, String) {
+        let found = (60..63).find_map(|count| {
+            let bucket = "b".repeat(count);
+            let shortest = planned("shop", &[&[("bucketName", bucket.as_str()), ("prefix", "p/")], more].concat()).0;
+            let missing = length - shortest;
+            missing.is_multiple_of(3).then(|| (bucket, format!("{}/", "p".repeat(1 + missing / 3))))
+        });
+        found.unwrap()
+    }
+
+    #[test]
+    fn a_prefix_is_refused_from_the_first_character_too_many() {
+        const KEY: &str = "arn:aws:kms:us-west-1:123456789012:key/0123-abcd";
+        for more in [&[][..], &[("kmsKey", KEY)]] {
+            let planned_with = |length| {
+                let (bucket, prefix) = names_for(length, more);
+                let names = [("bucketName", bucket.as_str()), ("prefix", prefix.as_str())];
+                let (found, checked) = planned("shop", &[&names, more].concat());
+                assert_eq!(found, length);
+                (prefix, checked)
+            };
+            let (_, checked) = planned_with(LENGTH_MAX);
+            assert!(checked.is_ok(), "{checked:?}");
+            let (long, checked) = planned_with(LENGTH_MAX + 1);
+            let refused = checked.unwrap_err();
+            assert_eq!((refused.reason(), refused.class()), ("PrefixTooLong", FailureClass::Terminal));
+            assert!(
+                matches!(&refused, Error::PrefixTooLong { prefix, length: 2049, max: 2048 } if *prefix == long),
+                "{refused:?}"
+            );
+        }
+    }
+
+    /// Its class can be used by claims of other namespaces.
+    #[test]
+    fn a_prefix_is_as_long_as_the_namespace_makes_it() {
+        let (bucket, prefix) = names_for(LENGTH_MAX, &[]);
+        // In place of as many characters as the first namespace has.
+        let prefix = prefix.replacen("pppp", "${namespace}", 1);
+        let parameters = [("bucketName", bucket.as_str()), ("prefix", prefix.as_str())];
+        assert!(planned("shop", &parameters).1.is_ok());
+        let refused = planned("shops", &parameters).1.unwrap_err();
+        assert!(matches!(&refused, Error::PrefixTooLong { prefix, .. } if prefix.contains("shops")), "{refused:?}");
     }
 
     fn limited(mode: AccessMode, prefix: Option<&str>) -> Record {

@@ -15,5 +15,6 @@ mod provision;
 mod rates;
 mod refusals;
 mod revoke;
+mod setting_calls;
 mod settings;
 mod templates;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::client::call::Operation;
+use bucket_provisioner::store::{AccessMode, MaySet};
 
 const PLAIN: &str = include_str!("../../docs/owner-iam-policy.json");
 const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
@@ -90,6 +91,35 @@ fn the_provisioning_policy_allows_what_doctor_checks() {
     assert_eq!(with_effect(PLAIN, "Allow"), needed);
 }
 
+/// The two documents for classes with settings, and the one action that no document allows: whoever has it can end locks
+/// (docs/admin-guide.md).
+#[test]
+fn the_settings_document_allows_what_doctor_checks() {
+    const CORS: &str = r#"{"CORSRules":[{"AllowedMethods":["GET"],"AllowedOrigins":["https://example.com"]}]}"#;
+    let mut record = crate::testing::record();
+    let settings = [
+        ("bucketVersioning", "Enabled"),
+        ("encryption", "AES256"),
+        ("expireAfter", "30d"),
+        ("requireTLS", "true"),
+        ("publicAccess", "blocked"),
+        ("objectOwnership", "ObjectWriter"),
+        ("accessLogs", "logs/photos/"),
+        ("objectLock", "Enabled"),
+        ("bypassGovernance", "yes"),
+        ("bucketCors", CORS),
+        ("eventBridge", "true"),
+    ];
+    record.plan.settings.of_class = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    record.plan.settings.claims_may_set = MaySet::of(["tags.*"]);
+    let environment = crate::class::environment::Environment::default();
+    let needed = crate::doctor::needed(&crate::class::target::Target::of(&record, &environment));
+    let mut allowed = with_effect(PLAIN, "Allow");
+    allowed.extend(with_effect(SETTINGS, "Allow"));
+    assert!(allowed.insert("s3:BypassGovernanceRetention".to_owned()));
+    assert_eq!(needed, allowed);
+}
+
 /// Of the called actions, those that can give rights to a user: they create or change users or their policies, and
 /// support the condition key `iam:PermissionsBoundary` (Service Authorization Reference). Removing policies supports
 /// the key, too, but is allowed without it, because of users that were created before.
@@ -126,6 +156,34 @@ fn the_boundary_lets_an_app_do_what_its_policy_gives() {
     assert!(matches!(&denials[..], [denial] if denial["NotAction"][0] == "s3:*"), "{denials:?}");
 }
 
+/// Without these actions in the boundary, the key of the class would be of no use.
+#[test]
+fn the_boundary_lets_an_app_use_the_key_of_its_class() {
+    let allowed = with_effect(BOUNDARY, "Allow");
+    let denied = statements(BOUNDARY).into_iter().find(|statement| statement["Effect"] == "Deny").unwrap();
+    let excepted: Vec<_> =
+        denied["NotAction"].as_array().unwrap().iter().map(|action| action.as_str().unwrap()).collect();
+    for (mode, expected) in [
+        (AccessMode::ReadWrite, &["kms:Decrypt", "kms:GenerateDataKey"][..]),
+        (AccessMode::WriteOnly, &["kms:Decrypt", "kms:GenerateDataKey"]),
+        (AccessMode::ReadOnly, &["kms:Decrypt"]),
+    ] {
+        let mut record = crate::testing::granted();
+        record.plan.access.mode = mode;
+        let key = "arn:aws:kms:us-west-1:123456789012:key/0123-abcd";
+        record.plan.settings.of_class.insert("kmsKey".to_owned(), key.to_owned());
+        let environment = crate::class::environment::Environment::default();
+        let document = crate::iam::policy::of(&crate::class::target::Target::of(&record, &environment));
+        let all: BTreeSet<_> = with_effect(&document, "Allow");
+        let of_key: Vec<_> = all.iter().map(String::as_str).filter(|action| action.starts_with("kms:")).collect();
+        assert_eq!(of_key, expected, "{mode}");
+        for action in all {
+            assert!(allowed.contains(&action), "{mode}: {action}");
+            assert!(action.starts_with("s3:") || excepted.contains(&action.as_str()), "{mode}: {action}");
+        }
+    }
+}
+
 /// What deletes or replaces is for this account's buckets. A bucket that does not exist has no account: the condition must
 /// not hide that.
 #[test]
@@ -158,12 +216,37 @@ fn buckets_are_limited_to_prefixes_and_names() {
     }
 }
 
-/// "IAM and AWS STS quotas": 6,144 characters without white space for a managed policy.
+/// In the partition with the longest name, without white space, which IAM does not count.
+fn longest(document: &str) -> usize {
+    let document = document.replace("arn:aws:", "arn:aws-us-gov:");
+    document.chars().filter(|c| !c.is_whitespace()).count()
+}
+
+/// "IAM and AWS STS quotas": 6,144 characters for a managed policy.
 #[test]
 fn each_policy_fits_into_a_managed_one() {
-    for policy in [PLAIN, BOUNDED, GROUPS, GO_PROVISIONER, DOCTOR, BOUNDARY] {
-        // In the partition with the longest name.
-        let policy = policy.replace("arn:aws:", "arn:aws-us-gov:");
-        assert!(policy.chars().filter(|c| !c.is_whitespace()).count() <= 6144);
+    let mut seen = 0;
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let policy = std::fs::read_to_string(&path).unwrap();
+            assert!(!statements(&policy).is_empty(), "{}", path.display());
+            assert!(longest(&policy) <= 6144, "{} has {} characters", path.display(), longest(&policy));
+            seen += 1;
+        }
+    }
+    let known = [PLAIN, BOUNDED, GROUPS, ROLES, SETTINGS, GO_PROVISIONER, DOCTOR, BOUNDARY];
+    assert_eq!(seen, known.len(), "documents that the other tests do not know");
+}
+
+/// "IAM and AWS STS quotas": 2,048 characters for the trust policy of a role, unless the quota was raised.
+#[test]
+fn each_trust_policy_fits_into_a_role() {
+    for document in [
+        include_str!("../../deploy/aws/irsa-trust-policy.json"),
+        include_str!("../../deploy/aws/owner-role-trust-policy.json"),
+        include_str!("../../deploy/aws/pod-identity-trust-policy.json"),
+    ] {
+        assert!(longest(document) <= 2048, "{} characters: {document}", longest(document));
     }
 }

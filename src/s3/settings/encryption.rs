@@ -13,7 +13,7 @@ use crate::client::store::Store;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encryption {
     algorithm: ServerSideEncryption,
-    /// ARN of the key; `None`: the one that AWS manages.
+    /// ARN of the key; `None`: any, and for a new bucket the one that AWS manages.
     key: Option<String>,
 }
 

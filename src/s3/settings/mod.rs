@@ -37,7 +37,7 @@ use crate::client::error::Error;
 use crate::client::store::Store;
 use crate::s3::tagging;
 use crate::s3::tags::{Tags, completed};
-use bucket_provisioner::store::{Checkup, Settings};
+use bucket_provisioner::store::{Checkup, Mode, Settings};
 
 /// The ownership of objects that CreateBucket names.
 pub(crate) fn object_ownership(target: &Target<'_>) -> Option<ObjectOwnership> {
@@ -79,6 +79,10 @@ pub(crate) fn needs(target: &Target<'_>) -> Vec<Operation> {
         // CreateBucket needs it for an object lock ("CreateBucket", Amazon S3 API reference).
         needs.push(Versioning::WRITE);
         needs.extend([Operation::GetObjectRetention, Operation::GetObjectLegalHold]);
+    }
+    if may_bypass(target) && target.record.plan.mode == Mode::Created {
+        // They are read when the bucket is emptied, whoever locked its objects.
+        needs.extend([ObjectLock::READ, Operation::GetObjectRetention, Operation::GetObjectLegalHold]);
     }
     needs
 }

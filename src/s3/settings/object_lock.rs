@@ -204,6 +204,7 @@ mod tests {
             ("GOVERNANCE:1y", "GOVERNANCE:365d", true),
             ("GOVERNANCE:10y", "COMPLIANCE:1d", true),
             ("COMPLIANCE:1d", "GOVERNANCE:10y", true),
+            ("COMPLIANCE:1d", "COMPLIANCE:10y", true),
             ("COMPLIANCE:1y", "GOVERNANCE:30d", false),
         ] {
             let retention = Retention::parse(found).map(|Retention { mode, period }| {
@@ -211,7 +212,8 @@ mod tests {
             });
             let rule = retention.map(|retention| sdk::ObjectLockRule::builder().default_retention(retention).build());
             let found = sdk::ObjectLockConfiguration::builder().set_rule(rule).build();
-            assert_eq!(lock(wanted).is_in(&Some(found.clone())), is_in, "{wanted} in {found:?}");
+            let (wanted, found) = (lock(wanted), Some(found));
+            assert_eq!(wanted.is_in(&found), is_in, "{wanted:?} in {found:?}");
         }
         assert!(!lock("Enabled").is_in(&None));
         assert!(lock("COMPLIANCE:1y").is_of_compliance() && !lock("GOVERNANCE:1y").is_of_compliance());

@@ -75,3 +75,159 @@ pub(super) async fn repair<S: SubResource>(
     set.write(store, bucket, Some(&found)).await?;
     Ok(Some(format!("{} of bucket {:?} was missing or had been changed; it was restored", S::NAME, bucket.name)))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::s3::settings::SETTINGS;
+    use crate::s3::settings::table::{
+        ABORT_UPLOADS, ACCESS_LOGS, BYPASS_GOVERNANCE, CORS, ENCRYPTION, EVENT_BRIDGE, EXPIRE, EXPIRE_NONCURRENT,
+        KMS_KEY, LIFECYCLE, OBJECT_LOCK, OBJECT_OWNERSHIP, PUBLIC_ACCESS, REQUIRE_TLS, VERSIONING,
+    };
+    use crate::s3::settings::tags;
+    use crate::s3::settings::wanted::{Set, Wanted};
+    use crate::testing::{Answer, Stage, bare, elsewhere, ok, record, s3_error};
+    use bucket_provisioner::store::{Failure as _, FailureClass, Record};
+
+    const RULES: &str = r#"{"CORSRules":[{"AllowedMethods":["GET"],"AllowedOrigins":["https://example.com"]}]}"#;
+
+    /// A class parameter with a value, the calls that read and write its sub-resource, and what the first one answers where
+    /// nothing is set.
+    type Row = (&'static str, &'static str, &'static str, &'static str, Answer);
+
+    /// All that have calls of their own, in the order in which they are applied.
+    fn all() -> [Row; 10] {
+        let none = |code| s3_error(404, code);
+        let empty = |name: &str| ok(format!("<{name}></{name}>"));
+        [
+            (
+                OBJECT_OWNERSHIP,
+                "ObjectWriter",
+                "GetBucketOwnershipControls",
+                "PutBucketOwnershipControls",
+                none("OwnershipControlsNotFoundError"),
+            ),
+            (
+                ENCRYPTION,
+                "AES256",
+                "GetBucketEncryption",
+                "PutBucketEncryption",
+                none("ServerSideEncryptionConfigurationNotFoundError"),
+            ),
+            (VERSIONING, "Enabled", "GetBucketVersioning", "PutBucketVersioning", empty("VersioningConfiguration")),
+            (
+                OBJECT_LOCK,
+                "GOVERNANCE:1d",
+                "GetObjectLockConfiguration",
+                "PutObjectLockConfiguration",
+                none("ObjectLockConfigurationNotFoundError"),
+            ),
+            (
+                EXPIRE,
+                "30d",
+                "GetBucketLifecycleConfiguration",
+                "PutBucketLifecycleConfiguration",
+                none("NoSuchLifecycleConfiguration"),
+            ),
+            (
+                PUBLIC_ACCESS,
+                "blocked",
+                "GetPublicAccessBlock",
+                "PutPublicAccessBlock",
+                none("NoSuchPublicAccessBlockConfiguration"),
+            ),
+            (CORS, RULES, "GetBucketCors", "PutBucketCors", none("NoSuchCORSConfiguration")),
+            (
+                EVENT_BRIDGE,
+                "true",
+                "GetBucketNotificationConfiguration",
+                "PutBucketNotificationConfiguration",
+                empty("NotificationConfiguration"),
+            ),
+            (ACCESS_LOGS, "logs/photos/", "GetBucketLogging", "PutBucketLogging", empty("BucketLoggingStatus")),
+            (REQUIRE_TLS, "true", "GetBucketPolicy", "PutBucketPolicy", none("NoSuchBucketPolicy")),
+        ]
+    }
+
+    /// What stores answer to a sub-resource that they do not know. Some take the call for CreateBucket.
+    fn refusals() -> [Answer; 8] {
+        [
+            s3_error(501, "NotImplemented"),
+            s3_error(400, "NotImplemented"),
+            s3_error(405, "MethodNotAllowed"),
+            bare(405),
+            bare(501),
+            s3_error(400, "IllegalLocationConstraintException"),
+            s3_error(409, "BucketAlreadyExists"),
+            s3_error(409, "BucketAlreadyOwnedByYou"),
+        ]
+    }
+
+    fn set(record: Record, settings: &[(&str, &str)]) -> Record {
+        let mut record = elsewhere(record);
+        let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        record.plan.settings.of_class = settings.collect();
+        record
+    }
+
+    /// Creates a bucket with one setting, with these answers to the calls about it.
+    async fn refused(row: &Row, answers: Vec<(&'static str, Answer)>) -> (String, Vec<String>) {
+        let (key, value, ..) = *row;
+        let stage = Stage::answering([("CreateBucket", bare(200))].into_iter().chain(answers));
+        let refused = stage.provision(&set(record(), &[(key, value)])).await.unwrap_err();
+        assert_eq!((refused.reason(), refused.class()), ("NotSupported", FailureClass::Terminal), "{key}: {refused}");
+        assert!(!refused.changed_nothing, "{key}: the bucket exists, so the ObjectBucket stays");
+        (refused.to_string(), stage.calls())
+    }
+
+    /// So that a new one gets its row.
+    #[test]
+    fn every_sub_resource_is_in_the_table() {
+        let rows = all();
+        let settings: Vec<_> = rows.iter().map(|(key, value, ..)| (*key, *value)).collect();
+        let Wanted(wanted) = Wanted::of(&set(record(), &settings).plan).unwrap();
+        let operations = wanted.iter().map(Set::operations).map(|all| all.map(|operation| operation.to_string()));
+        let listed = rows.iter().map(|(_, _, read, write, _)| [(*read).to_owned(), (*write).to_owned()]);
+        assert_eq!(operations.collect::<Vec<_>>(), listed.collect::<Vec<_>>());
+        // These have no calls of their own, or share those of a row.
+        let others =
+            [tags::TAGS, tags::FAMILY, KMS_KEY, EXPIRE_NONCURRENT, ABORT_UPLOADS, LIFECYCLE, BYPASS_GOVERNANCE];
+        let is_listed = |name: &str| rows.iter().any(|(key, ..)| *key == name) || others.contains(&name);
+        let left: Vec<_> = SETTINGS.iter().map(|setting| setting.name).filter(|name| !is_listed(name)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_cannot_write_one_does_not_support_it() {
+        for row in &all() {
+            let (_, _, read, write, none) = row;
+            for refusal in refusals() {
+                let (message, _) = refused(row, vec![(*read, none.clone()), (*write, refusal.clone())]).await;
+                assert!(message.contains(&format!("does not support {write} on bucket")), "{refusal:?}: {message}");
+            }
+        }
+    }
+
+    /// Before it is written, where others share it; otherwise after that.
+    #[tokio::test]
+    async fn a_store_that_cannot_read_one_does_not_support_it() {
+        for row in &all() {
+            let (_, _, read, write, _) = row;
+            for refusal in refusals() {
+                let (message, _) = refused(row, vec![(*write, bare(200)), (*read, refusal.clone())]).await;
+                assert!(message.contains(&format!("does not support {read} on bucket")), "{refusal:?}: {message}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_does_not_keep_one_does_not_support_it() {
+        for row in &all() {
+            let (_, _, read, write, none) = row;
+            let answers = vec![(*read, none.clone()), (*write, bare(200)), (*read, none.clone())];
+            let (message, calls) = refused(row, answers).await;
+            assert!(message.contains(&format!("does not support {write} on bucket")), "{message}");
+            assert_eq!(calls.last().map(String::as_str), Some(*read), "it is read after it was written");
+        }
+    }
+}

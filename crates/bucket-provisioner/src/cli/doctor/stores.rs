@@ -116,13 +116,17 @@ fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
     let same = same.first().map_or_else(String::new, |(_, same)| format!("; {same}"));
     let of_others = others.into_iter().map(|(account, those)| {
         let message = format!("{}, but {those}: their claims are not processed{same}", credentials(owner, now));
-        let put = match owner {
-            OwnerRef { role: Some(_), .. } => format!("let the operator assume a role of account {account}"),
-            OwnerRef { secret: Some(_), .. } => format!("put a key of account {account} into the Secret"),
-            _ => format!("give the operator an identity of account {account}"),
+        let (put, new) = match owner {
+            OwnerRef { role: Some(_), .. } => {
+                (format!("let the operator assume a role of account {account}"), "another ownerRole")
+            }
+            OwnerRef { secret: Some(_), .. } => {
+                (format!("put a key of account {account} into the Secret"), "a new Secret")
+            }
+            _ => (format!("give the operator an identity of account {account}"), "an ownerRole"),
         };
         let remedy = format!(
-            "{put}, and run this again; the account of a class cannot be changed: to use account {now}, create a class with a new Secret"
+            "{put}, and run this again; the account of a class cannot be changed: to use account {now}, create a class with {new}"
         );
         Finding::about("account").bad(message).with_remedy(remedy)
     });

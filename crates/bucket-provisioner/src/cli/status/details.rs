@@ -21,7 +21,7 @@ use crate::decide::claim::Claim;
 use crate::decide::keys::KeyNotes;
 use crate::decide::record::Stored;
 use crate::decide::{codec, metadata, record, settings, teardown};
-use crate::store::{Mode, Provisioner, Reason, Record, Settings, Usage};
+use crate::store::{Changes, Mode, Provisioner, Reason, Record, Settings, Usage};
 use operator_runtime::kubernetes::answers::status_code;
 
 /// Events that are shown, the latest.
@@ -85,8 +85,11 @@ pub(crate) struct RecordDetails {
     pub(crate) access_mode: &'static str,
     pub(crate) prefix: Option<String>,
     pub(crate) settings: BTreeMap<String, String>,
-    /// The store has not applied the access yet.
+    /// The store has not applied access or settings yet.
     pub(crate) is_changing: bool,
+    /// Which of them.
+    #[serde(skip)]
+    pub(crate) changes: Changes,
     pub(crate) is_handed_over: bool,
     pub(crate) former_claim_uids: Vec<String>,
 }
@@ -186,6 +189,7 @@ fn recorded(stored: Stored) -> RecordDetails {
         settings: settings_of(&plan.settings),
         prefix: plan.access.prefix,
         is_changing: plan.changes.any(),
+        changes: plan.changes,
         is_handed_over: credentials_published,
         former_claim_uids: former_uids,
     }
@@ -257,4 +261,120 @@ async fn events<P>(session: &Session<P>, claim: &Claim) -> Known<Vec<EventRow>> 
         .collect();
     events.sort_by(|one, other| one.at.cmp(&other.at));
     Ok(events.split_off(events.len().saturating_sub(EVENTS)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cli::status::render::render;
+    use crate::decide::testing::stored;
+    use crate::store::{Access, AccessMode, Plan, RoleRef, SharedFrom};
+
+    /// A bound claim with what is in its ObjectBucket, as text and as JSON.
+    fn shown(change: impl FnOnce(&mut Plan)) -> (String, Value) {
+        let mut stored = stored();
+        change(&mut stored.record.plan);
+        let claim = json!({
+            "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
+            "metadata": { "name": "photos", "namespace": "shop", "uid": "f30e0389" },
+            "spec": { "storageClassName": "fast", "bucketName": "photos-f30e0389" },
+            "status": { "phase": "Bound" },
+        });
+        let claim = Claim::read(&serde_json::from_value(claim).unwrap(), "ours");
+        let details = ClaimDetails {
+            claim: Row::new(&claim, None, None, Timestamp::UNIX_EPOCH),
+            conditions: Vec::new(),
+            waits_for: None,
+            record: Ok(recorded(stored)),
+            keys: Err("the claim has no Secret".to_owned()),
+            usage: Err("the store does not answer from here".to_owned()),
+            on_deletion: Vec::new(),
+            events: Ok(Vec::new()),
+        };
+        let json = serde_json::to_value(&details).unwrap();
+        (render(&details, Timestamp::UNIX_EPOCH), json["record"]["seen"].clone())
+    }
+
+    /// The text behind a heading.
+    fn line<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
+        let text = |line: &'a str| line.strip_prefix(heading)?.strip_prefix(':');
+        page.lines().find_map(text).map(str::trim)
+    }
+
+    fn entries<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
+        entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    }
+
+    /// The claim's own value takes precedence over that of its class.
+    #[test]
+    fn details_show_access_prefix_settings_and_lock() {
+        let (page, json) = shown(|plan| {
+            plan.access = Access::of_mode(AccessMode::WriteOnly).with_prefix("teams/shop/");
+            plan.settings.of_class =
+                entries([("expireAfter", "30d"), ("objectLock", "GOVERNANCE:30d"), ("tags", "team=shop")]);
+            plan.settings.of_claim = entries([("expireAfter", "7d"), ("tags.app", "photos")]);
+        });
+        assert_eq!(line(&page, "Access"), Some("WriteOnly, only teams/shop/*"));
+        let settings = "expireAfter=7d, objectLock=GOVERNANCE:30d, tags=team=shop, tags.app=photos";
+        assert_eq!(line(&page, "Settings"), Some(settings));
+        assert_eq!((&json["accessMode"], &json["prefix"]), (&json!("WriteOnly"), &json!("teams/shop/")));
+        let settings = json!({
+            "expireAfter": "7d", "objectLock": "GOVERNANCE:30d", "tags": "team=shop", "tags.app": "photos",
+        });
+        assert_eq!(json["settings"], settings);
+        assert_eq!(json["isChanging"], false);
+    }
+
+    #[test]
+    fn without_settings_only_the_access_is_shown() {
+        let (page, json) = shown(|_| {});
+        assert_eq!((line(&page, "Access"), line(&page, "Settings")), (Some("ReadWrite"), None));
+        assert_eq!((&json["prefix"], &json["settings"]), (&Value::Null, &json!({})));
+        assert_eq!((line(&page, "Assumed role"), &json["ownerRole"]), (None, &Value::Null));
+    }
+
+    #[test]
+    fn a_change_that_the_store_lacks_is_marked() {
+        let cases = [
+            (Changes::ACCESS, "ReadOnly (not applied yet)", "expireAfter=7d"),
+            (Changes::SETTINGS, "ReadOnly", "expireAfter=7d (not applied yet)"),
+            (Changes::default(), "ReadOnly", "expireAfter=7d"),
+        ];
+        for (changes, access, settings) in cases {
+            let (page, json) = shown(|plan| {
+                plan.access.mode = AccessMode::ReadOnly;
+                plan.settings.of_claim = entries([("expireAfter", "7d")]);
+                plan.changes = changes;
+            });
+            assert_eq!((line(&page, "Access"), line(&page, "Settings")), (Some(access), Some(settings)));
+            assert_eq!(json["isChanging"], json!(changes.any()));
+        }
+        let (page, _) = shown(|plan| plan.changes = Changes::SETTINGS);
+        assert_eq!(line(&page, "Settings"), Some("none (not applied yet)"));
+    }
+
+    /// Rules can have 16 KiB.
+    #[test]
+    fn a_long_setting_is_cut() {
+        let (page, json) = shown(|plan| plan.settings.of_class = entries([("bucketLifecycle", &"x".repeat(1000))]));
+        let cut = json["settings"]["bucketLifecycle"].as_str().unwrap();
+        assert!(cut.ends_with('…') && cut.chars().count() < 100, "{cut}");
+        assert_eq!(line(&page, "Settings"), Some(&*format!("bucketLifecycle={cut}")));
+    }
+
+    #[test]
+    fn the_role_and_the_claim_of_a_shared_bucket_are_named() {
+        let role = "arn:aws:iam::123456789012:role/buckets";
+        let (page, json) = shown(|plan| {
+            plan.mode = Mode::Granted;
+            plan.shared_from = Some(SharedFrom::new("loader", ["1".to_owned()]));
+            plan.owner.role = Some(RoleRef::new(role).with_external_id("this-cluster"));
+        });
+        assert_eq!(line(&page, "Bucket"), Some("photos-f30e0389, created for claim loader"));
+        assert_eq!((line(&page, "Assumed role"), &json["ownerRole"]), (Some(role), &json!(role)));
+        assert!(!page.contains("this-cluster") && !json.to_string().contains("this-cluster"));
+    }
 }

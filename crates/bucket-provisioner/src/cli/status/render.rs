@@ -55,11 +55,12 @@ fn of_record(page: &mut Page, record: &RecordDetails) {
     page.line("ObjectBucket", &record.name);
     page.line("Bucket", &format!("{}, {}", record.bucket, record.mode));
     let prefix = record.prefix.as_ref().map_or_else(String::new, |prefix| format!(", only {prefix}*"));
-    let changing = if record.is_changing { ", not applied yet" } else { "" };
-    page.line("Access", &format!("{}{prefix}{changing}", record.access_mode));
-    if !record.settings.is_empty() {
+    let pending = |is_pending: bool| if is_pending { " (not applied yet)" } else { "" };
+    page.line("Access", &format!("{}{prefix}{}", record.access_mode, pending(record.changes.access)));
+    if !record.settings.is_empty() || record.changes.settings {
         let settings: Vec<_> = record.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        page.line("Settings", &settings.join(", "));
+        let settings = if settings.is_empty() { "none".to_owned() } else { settings.join(", ") };
+        page.line("Settings", &format!("{settings}{}", pending(record.changes.settings)));
     }
     page.line("Region", &format!("{} at {}", record.region, record.host));
     page.some("Account", record.account.as_deref());

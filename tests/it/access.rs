@@ -184,6 +184,30 @@ async fn claims_with_prefixes_see_only_their_own() {
     operator.stop().await;
 }
 
+#[tokio::test]
+async fn namespaces_with_prefixes_see_only_their_own() {
+    let (world, other) = (World::new().await, World::new().await);
+    let (class, bucket) = archive(&world, &[("prefix", "${namespace}/")]).await;
+    let operator = Operator::with(&world, Operator::options(&world).with_namespace(None));
+    let mut apps = Vec::new();
+    for namespace in [&world, &other] {
+        namespace.claim("shop", &class).await;
+        namespace.wait_bound("shop").await;
+        let app = App { account: namespace.app("shop").await, bucket: &bucket };
+        let own = format!("{}/", namespace.namespace);
+        assert_eq!(app.write(&format!("{own}a")).await, Ok(()));
+        apps.push((app, own));
+    }
+    for ((app, own), (_, others)) in [(&apps[0], &apps[1]), (&apps[1], &apps[0])] {
+        assert_eq!((app.read(&format!("{own}a")).await, app.list(Some(own)).await), (Ok(()), Ok(())));
+        let listed = [app.list(None).await, app.list(Some(others)).await];
+        assert_denied(&[&listed[..], &[app.read(&format!("{others}a")).await, app.write(others).await]].concat());
+    }
+    other.delete_claim("shop").await;
+    other.wait_gone("shop").await;
+    operator.stop().await;
+}
+
 /// Its keys stay the same.
 #[tokio::test]
 async fn an_edited_mode_applies_to_a_bound_claim() {

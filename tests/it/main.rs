@@ -53,6 +53,7 @@ mod repair;
 mod seaweedfs;
 mod secrecy;
 mod settings;
+mod settings_drift;
 mod sharing;
 mod shells;
 mod shutdown;

@@ -1,18 +1,24 @@
 //! On the second emulator, which checks the names of account-regional buckets, and lacks other things than the first.
 
+use aws_sdk_s3::error::ProvideErrorMetadata as _;
+use aws_sdk_s3::types::{BucketLocationConstraint, BucketNamespace, CreateBucketConfiguration};
 use bucket_provisioner::api::wire::BUCKET_LABEL;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use crate::support::account::Account;
 use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::proxy::Verdict;
 use crate::support::tool::Tool;
 use crate::support::{Store, World, bucket_of};
 
 const REGION: &str = "eu-central-1";
 /// Whoever calls moto belongs to it.
 const ACCOUNT: &str = "123456789012";
+/// The header that makes a call one of another account.
+const AS_ACCOUNT: &str = "x-moto-account-id";
 /// Begins a name that a user chooses.
 const CHOSEN: &str = "b";
 
@@ -73,6 +79,64 @@ async fn a_bucket_of_the_account_has_a_name_that_nobody_else_can_have() {
         world.wait_gone(claim).await;
         assert!(!world.account.bucket_exists(bucket).await);
     }
+    operator.stop().await;
+}
+
+/// Creates an account-regional bucket as an account does; the error's code if it is refused.
+async fn create_as(world: &World, account: &'static str, bucket: &str) -> Result<(), String> {
+    let anybody = Account::at(&world.store.url, REGION, &world.store.key, &world.store.secret);
+    let location = BucketLocationConstraint::from(REGION);
+    let location = CreateBucketConfiguration::builder().location_constraint(location).build();
+    let create = anybody.s3.create_bucket().bucket(bucket).create_bucket_configuration(location);
+    let create = create.bucket_namespace(BucketNamespace::AccountRegional).customize();
+    let create = create.mutate_request(move |request| drop(request.headers_mut().insert(AS_ACCOUNT, account)));
+    create.send().await.map(drop).map_err(|error| error.code().unwrap_or("no code").to_owned())
+}
+
+/// Not even when it is free again.
+#[tokio::test]
+async fn a_freed_regional_name_is_left_to_its_account() {
+    let world = World::at(Store::moto()).await;
+    let bucket = bind_regional(&world, json!({ "bucketName": CHOSEN })).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    operator.stop().await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    assert_eq!(create_as(&world, "210987654321", &bucket).await, Err("InvalidNamespaceHeader".to_owned()));
+    // That it is the namespace of this account is what keeps the others away.
+    assert_eq!(create_as(&world, ACCOUNT, &bucket).await, Ok(()));
+    world.account.s3.delete_bucket().bucket(&bucket).send().await.unwrap();
+}
+
+/// Nobody got the answer of CreateBucket, and its tags were dropped.
+#[tokio::test]
+async fn a_killed_operator_finds_its_regional_bucket_again() {
+    let world = World::at(Store::moto()).await;
+    let class = regional(&world, ACCOUNT).await;
+    world.aws.inject(|call| match call.name.as_str() {
+        "CreateBucket" => Verdict::LoseAnswer,
+        _ => Verdict::Pass,
+    });
+    let operator = Binary::start(&world, &[], &[]);
+    let prefix = world.unique(CHOSEN);
+    let submitted = world.claim_with("photos", claim(&class, json!({ "generateBucketName": prefix }))).await;
+    world.aws.wait_until("CreateBucket done", |calls| calls.iter().any(|call| call.answer_lost)).await;
+    operator.kill().await;
+    let created = world.account.buckets_with(&world.id).await;
+    assert_eq!(created.len(), 1, "{created:?}");
+
+    world.aws.leave_alone();
+    let operator = Operator::start(&world, Kind::Binary).await;
+    world.wait_bound("photos").await;
+    assert_eq!(world.environment("photos").await["BUCKET_NAME"], created[0]);
+    assert_eq!(world.account.buckets_with(&world.id).await, created);
+    assert_eq!(world.account.bucket_tags(&created[0]).await["objectbucket.io/claim-uid"], submitted.uid().unwrap());
+    let events = world.events("photos").await;
+    assert!(!events.iter().any(|(_, reason, _)| reason == "BucketTaken"), "{events:?}");
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(!world.account.bucket_exists(&created[0]).await);
     operator.stop().await;
 }
 

@@ -12,6 +12,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::support::operator::{Kind, Operator};
+use crate::support::owner_policy::{PLAIN, PolicedOwner, SETTINGS};
+use crate::support::proxy::Verdict;
 use crate::support::{World, bucket_of};
 
 const KEY: &str = "ledger";
@@ -102,6 +104,68 @@ async fn a_class_can_bypass_governance() {
     let bucket = bound(&world, &[("objectLock", "GOVERNANCE:30d"), ("bypassGovernance", "yes")]).await;
     world.app("photos").await.put(&bucket, KEY).await.unwrap();
     world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
+/// Requires that the object is there as it was written, and nothing was put over it.
+async fn assert_kept(world: &World, bucket: &str) {
+    let s3 = &world.account.s3;
+    let listed = s3.list_object_versions().bucket(bucket).send().await.unwrap();
+    assert_eq!((listed.versions().len(), listed.delete_markers().len()), (1, 0), "{listed:?}");
+    let found = s3.get_object().bucket(bucket).key(KEY).send().await.unwrap();
+    assert_eq!(found.body.collect().await.unwrap().into_bytes(), "content");
+    world.records().get(&world.record_name("photos")).await.unwrap();
+}
+
+/// S3 answers for each object.
+#[tokio::test]
+async fn a_denied_bypass_is_reported_and_nothing_is_lost() {
+    let world = World::new().await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bucket = bound(&world, &[("objectLock", "GOVERNANCE:30d"), ("bypassGovernance", "yes")]).await;
+    world.app("photos").await.put(&bucket, KEY).await.unwrap();
+    let versions = world.account.s3.list_object_versions().bucket(&bucket).send().await.unwrap();
+    let version = versions.versions()[0].version_id().unwrap();
+    let denied = format!(
+        "<DeleteResult><Error><Key>{KEY}</Key><VersionId>{version}</VersionId><Code>AccessDenied</Code>\
+         <Message>Access Denied</Message></Error></DeleteResult>"
+    );
+    world.aws.inject(move |call| match call.name.as_str() {
+        "DeleteObjects" => Verdict::Answer(200, denied.clone()),
+        _ => Verdict::Pass,
+    });
+    world.delete_claim("photos").await;
+    let message = world.wait_reason("photos", "ObjectsLocked").await;
+    for part in [KEY, "GOVERNANCE", "bypassGovernance", "allow s3:BypassGovernanceRetention"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_kept(&world, &bucket).await;
+    world.aws.leave_alone();
+    retry(&world).await;
+    world.wait_gone("photos").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
+const BYPASS: &str = r#"{"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Action": "s3:BypassGovernanceRetention", "Resource": "arn:aws:s3:::*"}]}"#;
+
+/// The class alone does not bypass it, and the shipped documents do not allow it. (The emulator denies the whole call.)
+#[tokio::test]
+async fn a_bypass_needs_the_permission_of_the_owner() {
+    let world = World::new().await;
+    let owner = PolicedOwner::new(&world, &[PLAIN, SETTINGS]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bucket = bound(&world, &[("objectLock", "GOVERNANCE:30d"), ("bypassGovernance", "yes")]).await;
+    world.app("photos").await.put(&bucket, KEY).await.unwrap();
+    world.delete_claim("photos").await;
+    let message = world.wait_reason("photos", "AccessDenied").await;
+    assert!(message.contains("s3:BypassGovernanceRetention"), "{message}");
+    assert_kept(&world, &bucket).await;
+    owner.allow(&world, &[PLAIN, SETTINGS, BYPASS]).await;
+    retry(&world).await;
     world.wait_gone("photos").await;
     assert!(!world.account.bucket_exists(&bucket).await);
     operator.stop().await;

@@ -15,17 +15,17 @@ use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::proxy::Verdict;
 use crate::support::{REGION, World, aws_url, bucket_of};
 
-const EXTERNAL_ID: &str = "this-cluster";
+pub(crate) const EXTERNAL_ID: &str = "this-cluster";
 
 /// A role of the other account, which the provisioning account can assume.
-struct Role {
-    account: Account,
+pub(crate) struct Role {
+    pub(crate) account: Account,
     name: String,
-    arn: String,
+    pub(crate) arn: String,
 }
 
 impl Role {
-    async fn create(world: &World, name: &str) -> Self {
+    pub(crate) async fn create(world: &World, name: &str) -> Self {
         let account = Account::at(&aws_url(), REGION, OTHER, "secret");
         let role = Self {
             account,
@@ -41,13 +41,14 @@ impl Role {
         role
     }
 
-    async fn trust(&self, external_id: &str) {
+    /// Lets the provisioning account assume it with this external id only.
+    pub(crate) async fn trust(&self, external_id: &str) {
         let update = self.account.iam.update_assume_role_policy().role_name(&self.name);
         update.policy_document(trust(external_id)).send().await.unwrap();
     }
 
     /// A class of this role.
-    async fn class(&self, world: &World, name: &str) -> String {
+    pub(crate) async fn class(&self, world: &World, name: &str) -> String {
         let parameters = [("ownerRole", self.arn.as_str()), ("ownerRoleExternalId", EXTERNAL_ID)];
         world.class_with(name, "Delete", &parameters).await
     }
@@ -126,7 +127,7 @@ async fn claims_of_a_role_share_a_session() {
     let role = Role::create(&world, "buckets").await;
     let class = role.class(&world, "elsewhere").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    let claims: Vec<_> = (0..30).map(|n| format!("photos-{n}")).collect();
+    let claims: Vec<_> = (0..100).map(|n| format!("photos-{n}")).collect();
     for claim in &claims {
         world.claim(claim, &class).await;
     }

@@ -167,6 +167,47 @@ async fn the_details_of_a_claim_are_shown() {
     assert_only_read(&world);
 }
 
+/// By their class and by themselves.
+#[tokio::test]
+async fn details_show_what_claims_may_do_and_have_set() {
+    let world = World::new().await;
+    let archive = world.unique("archive");
+    world.account.create_bucket(&archive).await;
+    let existing = [("bucketName", archive.as_str()), ("prefix", "teams/${namespace}/"), ("accessMode", "ReadOnly")];
+    let existing = world.class_with("existing", "Retain", &existing).await;
+    let new = [("objectLock", "GOVERNANCE:1d"), ("tags", "team=${claim}"), ("claimsMaySet", "expireAfter")];
+    let new = world.class_with("new", "Delete", &new).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("reader", &existing).await;
+    let config = json!({ "accessMode": "WriteOnly", "expireAfter": "7d" });
+    let spec = json!({ "storageClassName": new, "generateBucketName": "writer", "additionalConfig": config });
+    world.claim_with("writer", spec).await;
+    for claim in ["reader", "writer"] {
+        world.wait_bound(claim).await;
+    }
+    operator.stop().await;
+
+    world.kubernetes.clear();
+    world.aws.clear();
+    let prefix = format!("teams/{}/", world.namespace);
+    let reader = Tool::run(&world, &["status", "reader"], "").await.out;
+    assert!(reader.contains(&format!("Access:         ReadOnly, only {prefix}*\n")), "{reader}");
+    assert!(!reader.contains("Settings:"), "{reader}");
+    let writer = Tool::run(&world, &["status", "writer"], "").await.out;
+    let settings = "Settings:       expireAfter=7d, objectLock=GOVERNANCE:1d, tags=team=writer\n";
+    assert!(writer.contains("Access:         WriteOnly\n") && writer.contains(settings), "{writer}");
+
+    let details = async |claim: &str| Tool::run(&world, &["status", claim, "-o", "json"], "").await.json();
+    let reader = details("reader").await["record"]["seen"].clone();
+    assert_eq!((&reader["accessMode"], &reader["prefix"]), (&json!("ReadOnly"), &json!(prefix)));
+    assert_eq!(reader["settings"], json!({}));
+    let writer = details("writer").await["record"]["seen"].clone();
+    assert_eq!((&writer["accessMode"], &writer["prefix"]), (&json!("WriteOnly"), &Value::Null));
+    let settings = json!({ "expireAfter": "7d", "objectLock": "GOVERNANCE:1d", "tags": "team=writer" });
+    assert_eq!(writer["settings"], settings);
+    assert_only_read(&world);
+}
+
 #[tokio::test]
 async fn what_an_admin_may_not_read_is_left_out_and_reported() {
     let world = World::new().await;

@@ -1,6 +1,8 @@
 //! Claims that come back from a backup, or move to another cluster: they wait for an admin's annotation, and then
-//! keep bucket, user and keys as they were. (For ObjectBuckets that are in no backup see `recall`.)
+//! keep bucket, user and keys as they were. (For ObjectBuckets that are in no backup see `recall`; for buckets with an
+//! object lock, `locks`.)
 
+mod locks;
 mod recall;
 
 use bucket_provisioner::api::{ObjectBucket, ObjectBucketClaim};

@@ -1,6 +1,7 @@
 //! `doctor` against a real API server and a store: what it finds, and that it changes nothing.
 
 mod accounts;
+mod owner_role;
 mod shared_secrets;
 
 use k8s_openapi::api::coordination::v1::Lease;

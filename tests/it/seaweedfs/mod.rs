@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::support::account::Account;
 use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Verdict;
 use crate::support::{REGION, Store, World, bucket_of};
 
 async fn world() -> World {
@@ -328,6 +329,36 @@ async fn a_setting_that_the_store_lacks_is_reported() {
     let message = world.wait_reason("photos", "NotSupported").await;
     assert!(message.contains("PublicAccessBlock"), "{message}");
     remove(&world).await;
+    end(world, operator).await;
+}
+
+/// It has no such names. Whether it refuses their form depends on its version, so the proxy does.
+#[tokio::test]
+async fn a_refused_account_regional_name_is_reported() {
+    let world = world().await;
+    let plain = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    bound(&world, &plain).await;
+    let record = world.records().get(&world.record_name("photos")).await.unwrap();
+    let account = record.spec.additional_state.unwrap().get("accountID").cloned();
+    let account = account.unwrap_or_else(|| "123456789012".to_owned());
+    let parameters = [("bucketNamespace", "account-regional"), ("accountId", account.as_str())];
+    let class = world.class_with("regional", "Delete", &parameters).await;
+    let refused = "<Error><Code>InvalidBucketName</Code><Message>The specified bucket is not valid.</Message></Error>";
+    world.aws.inject(move |call| match call.name.as_str() {
+        "CreateBucket" => Verdict::Answer(400, refused.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let spec = json!({ "storageClassName": class, "generateBucketName": world.unique("photos") });
+    world.claim_with("regional", spec).await;
+    let message = world.wait_reason("regional", "NotSupported").await;
+    assert!(message.contains("InvalidBucketName") && message.contains("without bucketNamespace"), "{message}");
+    world.delete_claim("regional").await;
+    world.wait_gone("regional").await;
+    world.assert_no_objects("regional").await;
+    world.aws.leave_alone();
+    remove(&world).await;
+    assert_left(&world, &[]).await;
     end(world, operator).await;
 }
 

@@ -3,6 +3,8 @@
 
 pub(crate) mod legacy;
 
+use std::time::Duration;
+
 use bucket_provisioner::api::ClaimPhase;
 use kube::ResourceExt as _;
 use kube::api::Patch;
@@ -11,6 +13,7 @@ use serde_json::json;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, fixture_crds};
+use crate::support::proxy::Call;
 use crate::support::{World, bucket_of, phase};
 
 use legacy::{Legacy, Reached, Spelling, create, generated};
@@ -153,6 +156,56 @@ async fn an_unbound_object_bucket_of_the_go_provisioner_is_finished(#[case] reac
     world.wait_bound("c2").await;
     assert_eq!(world.environment("c2").await["BUCKET_NAME"], legacy.bucket);
     assert_eq!(world.environment("c2").await["AWS_ACCESS_KEY_ID"], key);
+    assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
+
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    world.assert_no_objects("c2").await;
+    legacy.assert_gone(&world).await;
+}
+
+/// The Go provisioner set none, and what the class sets today could delete what is in the bucket. Nor does an edit of the
+/// claim set any.
+#[rstest]
+#[case(Reached::Record)]
+#[case(Reached::ClaimBound)]
+#[tokio::test]
+async fn a_bucket_of_the_go_provisioner_gets_no_settings(#[case] reached: Reached) {
+    let world = World::new().await;
+    let parameters = [
+        ("expireAfter", "1d"),
+        ("bucketVersioning", "Enabled"),
+        ("publicAccess", "blocked"),
+        ("tags", "env=prod"),
+        ("claimsMaySet", "expireAfter"),
+    ];
+    let class = world.class_with("legacy", "Delete", &parameters).await;
+    let legacy = Legacy::install_up_to(&world, &class, Spelling::Lower, reached).await;
+    let s3 = &world.account.s3;
+    s3.delete_public_access_block().bucket(&legacy.bucket).send().await.unwrap();
+    world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
+    let _operator = Operator::with(&world, Operator::options(&world).with_resync(Duration::from_millis(300)));
+    world.wait_bound("c2").await;
+    let edit = Patch::Merge(json!({ "spec": { "additionalConfig": { "expireAfter": "2d" } } }));
+    world.claims().patch("c2", &Default::default(), &edit).await.unwrap();
+    world.retry("c2", "now").await;
+    // A new bucket of the class has them, and they are checked again and again.
+    world.claim("new", &class).await;
+    let new = bucket_of(&world.wait_bound("new").await);
+    assert!(s3.get_bucket_lifecycle_configuration().bucket(&new).send().await.is_ok());
+    let is_check = |call: &Call| call.name == "GetBucketLifecycleConfiguration" && call.target.contains(&new);
+    let checked_twice = |calls: &[Call]| calls.iter().filter(|call| is_check(call)).count() > 2;
+    world.aws.wait_until("checks of the new bucket", checked_twice).await;
+
+    let mut calls = world.aws.calls();
+    calls.retain(|call| call.mutates && call.target.contains(&legacy.bucket));
+    assert!(calls.is_empty(), "{calls:?}");
+    assert!(s3.get_bucket_lifecycle_configuration().bucket(&legacy.bucket).send().await.is_err());
+    assert!(s3.get_public_access_block().bucket(&legacy.bucket).send().await.is_err());
+    assert!(s3.get_bucket_tagging().bucket(&legacy.bucket).send().await.is_err(), "it is not tagged");
+    assert_eq!(s3.get_bucket_versioning().bucket(&legacy.bucket).send().await.unwrap().status, None);
+    let tags = world.account.iam.list_user_tags().user_name(&legacy.user).send().await.unwrap();
+    assert!(tags.tags().is_empty(), "{tags:?}");
     assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
 
     world.delete_claim("c2").await;

@@ -95,7 +95,7 @@ const ON_SEAWEEDFS: Flow = Flow {
 #[case::edited_before_it_was_bound(Flow::of(Kind::Named, Step::Edit(CORRUPTION)))]
 #[tokio::test]
 async fn all_is_well_wherever_the_operator_was_killed(#[case] flow: Flow) {
-    crash_everywhere(flow, Pace::AtOnce, &async |_| AwsBackend::at(Store::aws(), Some(Strictness::PROMPT))).await;
+    crash_everywhere(flow, Pace::AtOnce, &async |_| backend(flow, Store::aws(), Some(Strictness::PROMPT))).await;
 }
 
 #[rstest]
@@ -111,6 +111,11 @@ async fn all_is_well_at_a_slow_aws_wherever_the_operator_was_killed(#[case] step
 #[tokio::test]
 async fn an_unbound_claim_leaves_nothing_wherever_killed() {
     crash_slowly(Flow::of(Kind::Named, Step::Withdraw(CORRUPTION)), SLOWER).await;
+}
+
+fn backend(flow: Flow, store: Store, strictness: Option<Strictness>) -> AwsBackend {
+    let backend = AwsBackend::at(store, strictness);
+    if flow.settings.is_empty() { backend } else { backend.with_settings() }
 }
 
 async fn crash_slowly(flow: Flow, slow: Strictness) {
@@ -135,5 +140,5 @@ async fn crash_slowly(flow: Flow, slow: Strictness) {
 #[tokio::test]
 async fn nothing_is_doubled_or_left_on_seaweedfs_wherever_killed(#[case] flow: Flow) {
     let flow = Flow { at_store_only: true, ..flow };
-    crash_everywhere(flow, Pace::AtOnce, &async |_| AwsBackend::at(Store::seaweedfs(), None)).await;
+    crash_everywhere(flow, Pace::AtOnce, &async |_| backend(flow, Store::seaweedfs(), None)).await;
 }

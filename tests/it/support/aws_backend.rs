@@ -16,6 +16,8 @@ pub(crate) struct AwsBackend {
     store: Store,
     aws: Arc<Aws>,
     account: Account,
+    /// The inventory has all settings of buckets and the policies of users, which takes a dozen calls for each.
+    shows_settings: bool,
 }
 
 impl AwsBackend {
@@ -25,7 +27,12 @@ impl AwsBackend {
         if let Some(strictness) = strictness {
             aws.strict(strictness);
         }
-        Self { account: Account::owner_of(&store), store, aws }
+        Self { account: Account::owner_of(&store), store, aws, shows_settings: false }
+    }
+
+    /// The same with all settings in its inventory.
+    pub(crate) fn with_settings(self) -> Self {
+        Self { shows_settings: true, ..self }
     }
 }
 
@@ -59,7 +66,16 @@ impl Backend for AwsBackend {
     }
 
     async fn inventory(&self, id: &str) -> Inventory {
-        self.account.inventory(id).await
+        let mut found = self.account.inventory(id).await;
+        if self.shows_settings {
+            for (name, bucket) in &mut found.buckets {
+                bucket.settings = self.account.settings(name).await;
+            }
+            for (name, user) in found.users.iter_mut().filter(|(name, _)| !name.starts_with("policy ")) {
+                user.settings = format!("{}, {:?}", user.settings, self.account.policies(name).await);
+            }
+        }
+        found
     }
 
     async fn remove(&self, what: &Inventory) {
@@ -107,13 +123,16 @@ impl Account {
     pub(crate) async fn inventory(&self, id: &str) -> Inventory {
         let mut found = Inventory::default();
         for bucket in self.buckets_with(id).await {
-            let settings = self.settings(&bucket).await;
+            // A bucket without tags is an error.
+            let tags = self.s3.get_bucket_tagging().bucket(&bucket).send().await;
+            let settings = format!("tags {:?}", tags.map(|tags| tags.tag_set).unwrap_or_default());
             let objects = self.list(&bucket).await.unwrap();
             found.buckets.insert(bucket, Bucket { objects, settings });
         }
         for user in self.users_with(id).await {
             let tags = self.iam.list_user_tags().user_name(&user).send().await.unwrap().tags;
-            let settings = format!("policies {:?}, tags {tags:?}", self.policies(&user).await);
+            let policies = self.iam.list_user_policies().user_name(&user).send().await.unwrap().policy_names;
+            let settings = format!("policies {policies:?}, tags {tags:?}");
             let keys = self.keys(&user).await;
             found.users.insert(user, User { keys, settings });
         }

@@ -12,7 +12,8 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
 
   claims   N claims (1000 by default), from creation to all Bound and from deletion
            to all gone
-  settings N claims of a class with five settings of buckets, as `claims`
+  settings N claims of a class with five settings of buckets, as `claims`; and with 50 ms
+           added to each answer of AWS
   restart  the operator starts again with N claims bound, and one that waits
   latency  up to 100 claims one after another, from creation to Bound and from deletion
            to gone, with 0, 50 and 300 ms for each call to AWS; and with keys that work

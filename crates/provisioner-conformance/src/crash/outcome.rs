@@ -48,14 +48,22 @@ impl<B: Backend> Scene<B> {
     /// polled.
     async fn wait_for_one_key(&self, key: &str) {
         let wanted: Vec<&str> = if self.flow.shares_keys { Vec::new() } else { vec![key] };
-        let has = |users: &Inventory| users.users.values().flat_map(|user| &user.keys).eq(&wanted);
+        let has = |made: &Inventory| made.users.values().flat_map(|user| &user.keys).eq(&wanted);
+        if let Err(made) = self.seen_in_store(has).await {
+            panic!("not the keys {wanted:?} alone: {:#?}", made.users);
+        }
+    }
+
+    /// Waits until what was made in the store is as wanted; the error is what it is instead.
+    async fn seen_in_store(&self, is_so: impl Fn(&Inventory) -> bool) -> Result<(), Inventory> {
         let looking = async {
-            while !has(&self.made().await.store) {
+            while !is_so(&self.made().await.store) {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
         };
-        if tokio::time::timeout(crate::base::patience(), looking).await.is_err() {
-            panic!("not the keys {wanted:?} alone: {:#?}", self.made().await.store.users);
+        match tokio::time::timeout(crate::base::patience(), looking).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.made().await.store),
         }
     }
 
@@ -69,13 +77,7 @@ impl<B: Backend> Scene<B> {
 
     /// Waits until the store has what was edited: the claim is bound all the while.
     pub(super) async fn wait_configured(&self) {
-        let looking = async {
-            while !self.missing(&self.made().await.store).is_empty() {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
-        };
-        if tokio::time::timeout(crate::base::patience(), looking).await.is_err() {
-            let made = self.made().await.store;
+        if let Err(made) = self.seen_in_store(|made| self.missing(made).is_empty()).await {
             panic!("the store does not have {:?}: {made:#?}", self.missing(&made));
         }
     }

@@ -85,10 +85,8 @@ pub(crate) struct RecordDetails {
     pub(crate) access_mode: &'static str,
     pub(crate) prefix: Option<String>,
     pub(crate) settings: BTreeMap<String, String>,
-    /// The store has not applied access or settings yet.
-    pub(crate) is_changing: bool,
-    /// Which of them.
-    #[serde(skip)]
+    /// Which of access and settings the store has not applied yet; in JSON, whether it is any of them.
+    #[serde(rename = "isChanging", serialize_with = "is_any")]
     pub(crate) changes: Changes,
     pub(crate) is_handed_over: bool,
     pub(crate) former_claim_uids: Vec<String>,
@@ -167,6 +165,10 @@ fn sharing(view: &View, stored: &Stored) -> Vec<String> {
     others.filter(|other| teardown::shares_bucket(stored, other, false)).map(|other| other.name).collect()
 }
 
+fn is_any<S: Serializer>(changes: &Changes, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_bool(changes.any())
+}
+
 fn recorded(stored: Stored) -> RecordDetails {
     let Record { account, credentials_published, class_name, reclaim_policy, plan, former_uids, .. } = stored.record;
     RecordDetails {
@@ -188,7 +190,6 @@ fn recorded(stored: Stored) -> RecordDetails {
         access_mode: plan.access.mode.as_str(),
         settings: settings_of(&plan.settings),
         prefix: plan.access.prefix,
-        is_changing: plan.changes.any(),
         changes: plan.changes,
         is_handed_over: credentials_published,
         former_claim_uids: former_uids,

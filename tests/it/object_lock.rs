@@ -25,7 +25,7 @@ async fn bound(world: &World, parameters: &[(&str, &str)]) -> String {
 }
 
 /// Mode and days of the default retention; `None` if there is no lock.
-async fn lock(world: &World, bucket: &str) -> Option<(Option<ObjectLockRetentionMode>, Option<i32>)> {
+pub(crate) async fn lock(world: &World, bucket: &str) -> Option<(Option<ObjectLockRetentionMode>, Option<i32>)> {
     let found = world.account.s3.get_object_lock_configuration().bucket(bucket).send().await;
     let found = found.ok()?.object_lock_configuration?;
     assert_eq!(found.object_lock_enabled, Some(ObjectLockEnabled::Enabled));
@@ -33,7 +33,7 @@ async fn lock(world: &World, bucket: &str) -> Option<(Option<ObjectLockRetention
     Some((retention.as_ref().and_then(|found| found.mode.clone()), retention.and_then(|found| found.days)))
 }
 
-async fn set_lock(world: &World, bucket: &str, days: i32) {
+pub(crate) async fn set_lock(world: &World, bucket: &str, days: i32) {
     let retention = DefaultRetention::builder().mode(ObjectLockRetentionMode::Governance).days(days).build();
     let rule = ObjectLockRule::builder().default_retention(retention).build();
     let lock = ObjectLockConfiguration::builder().object_lock_enabled(ObjectLockEnabled::Enabled).rule(rule).build();

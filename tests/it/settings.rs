@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
+use crate::support::settings::with_key_and_logs;
 use crate::support::{World, bucket_of, phase, ready, seen};
 
 const KEY: &str = "arn:aws:kms:eu-central-1:123456789012:key/0123-abcd";
@@ -25,23 +26,16 @@ const CORS: &str = r#"{"CORSRules": [{"AllowedMethods": ["PUT", "GET"], "Allowed
 
 /// Everything that a class can set for a new bucket of a store with http; `logs`: the bucket for logs.
 fn all_settings(logs: &str) -> BTreeMap<&'static str, String> {
-    [
+    let logs = format!("{logs}/${{namespace}}/");
+    let others = [
         ("tags", "team=${namespace},env=prod"),
         ("bucketVersioning", "Enabled"),
-        ("encryption", "aws:kms"),
-        ("kmsKey", KEY),
-        ("expireAfter", "30d"),
-        ("expireNoncurrentAfter", "7d"),
-        ("abortIncompleteUploadsAfter", "1d"),
-        ("publicAccess", "blocked"),
-        ("objectOwnership", "BucketOwnerPreferred"),
-        ("accessLogs", &format!("{logs}/${{namespace}}/")),
         ("objectLock", "Enabled"),
         ("bucketCors", CORS),
         ("eventBridge", "true"),
-    ]
-    .map(|(key, value)| (key, value.to_owned()))
-    .into()
+    ];
+    let all = with_key_and_logs(KEY, &logs).into_iter().chain(others);
+    all.map(|(key, value)| (key, value.to_owned())).collect()
 }
 
 async fn class(world: &World, settings: &BTreeMap<&str, String>) -> String {

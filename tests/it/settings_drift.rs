@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::support::account::Account;
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::{Call, Verdict};
+use crate::support::settings::with_key_and_logs;
 use crate::support::{World, assert_contains, bucket_of, condition, phase, ready};
 
 const KEY: &str = "arn:aws:kms:us-west-1:123456789012:key/0123-abcd";
@@ -146,21 +147,14 @@ async fn aws_has_each_setting_with_all_its_values(#[case] region: &str) {
     });
     there.s3.create_bucket().bucket(&logs).set_create_bucket_configuration(config).send().await.unwrap();
     let access_logs = format!("{logs}/${{namespace}}/");
-    let all = [
+    let others = [
         ("region", region),
         ("tags", "team=${namespace},env=prod"),
         ("bucketVersioning", "Enabled"),
-        ("encryption", "aws:kms"),
-        ("kmsKey", key.as_str()),
-        ("expireAfter", "30d"),
-        ("expireNoncurrentAfter", "7d"),
-        ("abortIncompleteUploadsAfter", "1d"),
-        ("publicAccess", "blocked"),
-        ("objectOwnership", "BucketOwnerPreferred"),
-        ("accessLogs", access_logs.as_str()),
         ("bucketCors", CORS),
         ("eventBridge", "true"),
     ];
+    let all: Vec<_> = with_key_and_logs(&key, &access_logs).into_iter().chain(others).collect();
     let set = world.class_with("set", "Delete", &all).await;
     let locked = [("region", region), ("encryption", "AES256"), ("objectLock", "GOVERNANCE:30d")];
     let locked = world.class_with("locked", "Delete", &locked).await;
@@ -298,17 +292,7 @@ async fn each_setting_is_restored_whatever_was_changed_of_it() {
     let logs = world.unique("logs");
     world.account.create_bucket(&logs).await;
     let access_logs = format!("{logs}/app/");
-    let set = [
-        ("encryption", "aws:kms"),
-        ("kmsKey", KEY),
-        ("expireAfter", "30d"),
-        ("expireNoncurrentAfter", "7d"),
-        ("abortIncompleteUploadsAfter", "1d"),
-        ("publicAccess", "blocked"),
-        ("objectOwnership", "BucketOwnerPreferred"),
-        ("accessLogs", access_logs.as_str()),
-    ];
-    let class = world.class_with("set", "Delete", &set).await;
+    let class = world.class_with("set", "Delete", &with_key_and_logs(KEY, &access_logs)).await;
     let operator = Operator::with(&world, Operator::options(&world).with_resync(Duration::from_millis(300)));
     world.claim("photos", &class).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);

@@ -1,27 +1,12 @@
 //! Restored claims whose buckets have an object lock.
 
-use aws_sdk_s3::types::{
-    DefaultRetention, ObjectLockConfiguration, ObjectLockEnabled, ObjectLockRetentionMode, ObjectLockRule,
-};
+use aws_sdk_s3::types::ObjectLockRetentionMode;
 use rstest::rstest;
 
 use super::CLAIM;
+use crate::object_lock::{lock, set_lock};
 use crate::support::operator::{Kind, Operator};
 use crate::support::{World, assert_contains, bucket_of};
-
-/// The days for which new objects are locked.
-async fn days(world: &World, bucket: &str) -> Option<i32> {
-    let found = world.account.s3.get_object_lock_configuration().bucket(bucket).send().await.unwrap();
-    found.object_lock_configuration?.rule?.default_retention?.days
-}
-
-async fn set_days(world: &World, bucket: &str, days: i32) {
-    let retention = DefaultRetention::builder().mode(ObjectLockRetentionMode::Governance).days(days).build();
-    let rule = ObjectLockRule::builder().default_retention(retention).build();
-    let lock = ObjectLockConfiguration::builder().object_lock_enabled(ObjectLockEnabled::Enabled).rule(rule).build();
-    let s3 = &world.account.s3;
-    s3.put_object_lock_configuration().bucket(bucket).object_lock_configuration(lock).send().await.unwrap();
-}
 
 /// Its class would let less be locked today, and would have locked objects deleted with the bucket.
 #[rstest]
@@ -39,7 +24,7 @@ async fn an_adopted_bucket_keeps_the_lock_of_its_record(#[case] by_hand: i32, #[
     operator.stop().await;
     let (backup, record) = (world.back_up(CLAIM).await, world.record_name(CLAIM));
     world.lose(CLAIM).await;
-    set_days(&world, &bucket, by_hand).await;
+    set_lock(&world, &bucket, by_hand).await;
     let weaker = [("objectLock", "GOVERNANCE:1d"), ("bypassGovernance", "yes")];
     assert_eq!(world.class_with("locked", "Delete", &weaker).await, class);
 
@@ -50,7 +35,7 @@ async fn an_adopted_bucket_keeps_the_lock_of_its_record(#[case] by_hand: i32, #[
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_event(CLAIM, "Adopted").await;
     world.wait_reason(CLAIM, "Bound").await;
-    assert_eq!(days(&world, &bucket).await, Some(adopted));
+    assert_eq!(lock(&world, &bucket).await, Some((Some(ObjectLockRetentionMode::Governance), Some(adopted))));
     let state = world.records().get(&record).await.unwrap().spec.additional_state.unwrap();
     assert_eq!(state["setting.objectLock"], "GOVERNANCE:30d");
     assert!(!state.contains_key("setting.bypassGovernance"), "{state:?}");

@@ -21,6 +21,20 @@ pub(crate) const SETTINGS: [(&str, &str); 11] = [
     ("eventBridge", "true"),
 ];
 
+/// Parameters of a class with a key of KMS, access logs and more; `logs`: bucket and prefix.
+pub(crate) fn with_key_and_logs<'a>(key: &'a str, logs: &'a str) -> [(&'static str, &'a str); 8] {
+    [
+        ("encryption", "aws:kms"),
+        ("kmsKey", key),
+        ("expireAfter", "30d"),
+        ("expireNoncurrentAfter", "7d"),
+        ("abortIncompleteUploadsAfter", "1d"),
+        ("publicAccess", "blocked"),
+        ("objectOwnership", "BucketOwnerPreferred"),
+        ("accessLogs", logs),
+    ]
+}
+
 /// A part of [`Account::settings`] for each of [`SETTINGS`].
 pub(crate) const OF_BUCKET: [&str; 10] = [
     r#"key: "team", value: "shop""#,

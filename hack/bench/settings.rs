@@ -19,7 +19,7 @@ const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 
 impl Bench {
     /// `n` claims of such a class, from their creation to all Bound and from their deletion to all gone; and the same with
-    /// some time for each call to AWS, which takes more than the programs' on a machine that runs all of them.
+    /// some time added to each answer of AWS.
     pub(crate) async fn settings(&mut self, n: usize) -> Result<(), Failure> {
         let mut class = self.kubernetes.get(&format!("{CLASSES}/{PLAIN}")).await?;
         class["metadata"] = json!({ "name": CLASS });

@@ -1,17 +1,23 @@
 //! The operator is killed, the claim deleted, and each call failed, at every call of a whole life.
 
-use futures::StreamExt as _;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt as _;
 use provisioner_conformance::proxy::{Call, Ending, Gate, Verdict};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::shelf::{Outcome, Shelf};
 use super::stage::{CROWD, Stage, conflict};
 
-/// How many lives run at the same time.
-const AT_ONCE: usize = 16;
+/// How many lives of all tests run at the same time. Each operator watches what is made in all of them, so that many would make
+/// each other wait too long.
+static LIVES: Semaphore = Semaphore::const_new(8);
+
+async fn in_turn(life: impl Future<Output = ()>) {
+    let _permit = LIVES.acquire().await.unwrap();
+    life.await;
+}
 
 /// A call that changes something, but for events, which nothing depends on.
 fn counts(call: &Call) -> bool {
@@ -84,7 +90,7 @@ async fn nothing_is_doubled_or_lost_wherever_the_operator_was_killed() {
     let _crowd = CROWD.read().await;
     let calls = calls_of_a_life().await.len();
     let points = (1..=calls).flat_map(|number| [(number, false), (number, true)]);
-    join_all(points.map(async |(number, is_done)| {
+    let run = async |(number, is_done)| {
         let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
         hold_at(&stage, number, is_done, &gate);
         let mut operator = stage.start(&shelf);
@@ -95,8 +101,8 @@ async fn nothing_is_doubled_or_lost_wherever_the_operator_was_killed() {
             operator = stage.start(&shelf);
         };
         tokio::join!(live(&stage, &shelf), killer);
-    }))
-    .await;
+    };
+    join_all(points.map(|point| in_turn(run(point)))).await;
 }
 
 #[tokio::test]
@@ -105,7 +111,7 @@ async fn nothing_is_doubled_or_lost_after_a_kill_in_a_verb() {
     let points = ["provision", "delete"]
         .into_iter()
         .flat_map(|verb| [(verb, Outcome::HangsBefore), (verb, Outcome::HangsAfter)]);
-    join_all(points.map(async |(verb, outcome)| {
+    let run = async |(verb, outcome): (&'static str, Outcome)| {
         let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
         shelf.inject(move |called| if called == verb { outcome.clone() } else { Outcome::Works });
         let mut operator = stage.start(&shelf);
@@ -116,8 +122,8 @@ async fn nothing_is_doubled_or_lost_after_a_kill_in_a_verb() {
             operator = stage.start(&shelf);
         };
         tokio::join!(live(&stage, &shelf), killer);
-    }))
-    .await;
+    };
+    join_all(points.map(|point| in_turn(run(point)))).await;
 }
 
 #[tokio::test]
@@ -125,7 +131,7 @@ async fn nothing_is_left_of_a_claim_that_is_deleted_at_any_moment() {
     let _crowd = CROWD.read().await;
     // The calls until the claim is let go.
     let points = (1..=4).flat_map(|number| [(number, false), (number, true)]);
-    join_all(points.map(async |(number, is_done)| {
+    let run = async |(number, is_done)| {
         let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
         hold_at(&stage, number, is_done, &gate);
         let _operator = stage.start(&shelf);
@@ -138,8 +144,8 @@ async fn nothing_is_left_of_a_claim_that_is_deleted_at_any_moment() {
         stage.wait_volume_gone(&name).await;
         // The volume is deleted before the PersistentVolume, or before the claim.
         assert_eq!(shelf.volumes(), Vec::<String>::new(), "call {number}, done: {is_done}");
-    }))
-    .await;
+    };
+    join_all(points.map(|point| in_turn(run(point)))).await;
 }
 
 #[tokio::test]
@@ -179,8 +185,7 @@ async fn every_call_may_fail_in_every_way() {
         let _operator = stage.start(&shelf);
         live(&stage, &shelf).await;
     };
-    // All at once would make each other wait too long.
-    futures::stream::iter(points).map(&run).buffer_unordered(AT_ONCE).collect::<()>().await;
+    join_all(points.map(|point| in_turn(run(point)))).await;
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn run(n: usize, objects: usize, bound: usize, parts: &[&str]) -> Result<(
     let mut bench = Bench::new().await?;
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let processors = std::thread::available_parallelism()?;
-    println!("\n{profile} build, {processors} processors, operator with a lease and with its AWS calls logged");
+    println!("\n{profile} build, {processors} processors, operator with a lease");
     println!("ratio: seconds of the operator to those of the floor\n");
     if wanted("claims") || wanted("settings") || wanted("delay") {
         println!("{}", table::header("a claim"));

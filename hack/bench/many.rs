@@ -75,7 +75,7 @@ impl Bench {
             // A text is served for a second.
             sleep(Duration::from_millis(1100)).await;
             let began = Instant::now();
-            size = operator.scrape().await?;
+            size = operator.scrape().await?.len();
             took += began.elapsed();
         }
         let processor = operator.processor_seconds()? - before;

@@ -22,7 +22,7 @@ pub(crate) async fn by_operator(
     work: impl Future<Output = Result<Duration, Failure>>,
 ) -> Result<Row, Failure> {
     let before = Requests::until_now(kubernetes).await?;
-    let (calls, processor) = (operator.aws_calls()?, operator.processor_seconds()?);
+    let (calls, processor) = (operator.aws_calls().await?, operator.processor_seconds()?);
     let took = operator.during(work).await?;
     operator.settle().await?;
     let requests = Requests::until_now(kubernetes).await?.since(before);
@@ -30,7 +30,7 @@ pub(crate) async fn by_operator(
     Ok(Row {
         a_second: Some(number as f64 / seconds),
         processor_seconds: operator.processor_seconds()? - processor,
-        aws_calls: (operator.aws_calls()? - calls) as f64 / each as f64,
+        aws_calls: (operator.aws_calls().await? - calls) as f64 / each as f64,
         writes: requests.writes as f64 / each as f64,
         events: Some(requests.events as f64 / each as f64),
         requests: Some(requests.all as f64 / each as f64),

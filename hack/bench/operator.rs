@@ -1,4 +1,4 @@
-//! An operator as a process: with its lease as it ships, and with each AWS call in its log, where they are counted.
+//! An operator as a process, with its lease and its log as it ships. Its AWS calls are counted in its metrics.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -13,6 +13,8 @@ use tokio::time::sleep;
 use crate::Failure;
 use crate::counters::Process;
 
+/// The counter of calls to the store.
+const AWS_CALLS: &str = "obc_provisioner_store_calls_total{";
 /// As the operator logs without flags, and each AWS call.
 const LOG: &str = "info,kube_runtime=warn,kube_client::client::builder=off,aws_config=error,\
                    aws_s3_provisioner::client::call=debug";
@@ -34,13 +36,18 @@ pub(crate) struct Operator {
 impl Operator {
     /// Starts it and waits until it serves claims and has nothing to do.
     pub(crate) async fn start(aws_url: &str) -> Result<Self, Failure> {
-        let operator = Self::spawn(aws_url)?;
+        let operator = Self::with_log(aws_url, None)?;
         operator.ready().await?;
         Ok(operator)
     }
 
-    /// Starts the program in the folder of this one.
+    /// Starts it with each AWS call in its log.
     pub(crate) fn spawn(aws_url: &str) -> Result<Self, Failure> {
+        Self::with_log(aws_url, Some(LOG))
+    }
+
+    /// Starts the program in the folder of this one.
+    fn with_log(aws_url: &str, log: Option<&str>) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe()?.with_file_name("aws-s3-provisioner"));
         // Free from here on, as nobody else asks for ports on a machine that measures.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -48,7 +55,7 @@ impl Operator {
             .env_clear()
             .env("KUBECONFIG", std::env::var("KUBECONFIG")?)
             .env("AWS_ENDPOINT_URL", aws_url)
-            .env("RUST_LOG", LOG)
+            .envs(log.map(|log| ("RUST_LOG", log)))
             .env("PROVISIONER_ADMIN_ADDRESS", admin.to_string())
             // A check of a bound claim is not what is measured.
             .env("PROVISIONER_RESYNC", "9999h");
@@ -125,14 +132,14 @@ impl Operator {
         self.process.processor_seconds()
     }
 
-    /// Reads its metrics as Prometheus does; returns their size in bytes.
-    pub(crate) async fn scrape(&self) -> Result<usize, Failure> {
+    /// Reads its metrics as Prometheus does.
+    pub(crate) async fn scrape(&self) -> Result<String, Failure> {
         let mut server = TcpStream::connect(self.admin.ok_or("it serves no metrics")?).await?;
         server.write_all(b"GET /metrics HTTP/1.1\r\nhost: bench\r\n\r\n").await?;
-        let mut answer = Vec::new();
-        server.read_to_end(&mut answer).await?;
-        match answer.starts_with(b"HTTP/1.1 200") {
-            true => Ok(answer.len()),
+        let mut answer = String::new();
+        server.read_to_string(&mut answer).await?;
+        match answer.starts_with("HTTP/1.1 200") {
+            true => Ok(answer),
             false => Err("the operator does not serve its metrics".into()),
         }
     }
@@ -147,8 +154,14 @@ impl Operator {
         self.process.memory("VmHWM")
     }
 
-    pub(crate) fn aws_calls(&self) -> Result<usize, Failure> {
-        Ok(self.log()?.lines().filter(|line| line.contains(AWS_CALL)).count())
+    /// Its AWS calls so far; none of a program without metrics. What is scraped may be a second old.
+    pub(crate) async fn aws_calls(&self) -> Result<usize, Failure> {
+        if self.admin.is_none() {
+            return Ok(0);
+        }
+        let metrics = self.scrape().await?;
+        let counters = metrics.lines().filter(|line| line.starts_with(AWS_CALLS));
+        Ok(counters.filter_map(|line| line.rsplit(' ').next()?.trim().parse::<usize>().ok()).sum())
     }
 
     /// AWS calls that were not made for a claim of this name.

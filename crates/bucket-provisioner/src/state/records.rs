@@ -117,6 +117,11 @@ struct Irregular {
 impl Records {
     /// Processes an event of the watch.
     pub(crate) fn apply(&self, event: &Event<Guard<ObjectBucket>>) {
+        if let Event::Apply(Guard(Ok(object))) | Event::Delete(Guard(Ok(object))) = event
+            && self.shows_later_than(object)
+        {
+            return;
+        }
         let mut index = self.index.lock();
         let name = match event {
             Event::Apply(object) | Event::Delete(object) => Some(object.name_any()),
@@ -137,13 +142,14 @@ impl Records {
     }
 
     /// Adds what the operator has written, without waiting for the watch, because the next check whether a bucket is in
-    /// use must see it. A later version, which the watch has shown before the write was answered, stays: it is not shown
-    /// again.
+    /// use must see it.
     pub(crate) fn wrote(&self, object: &ObjectBucket) {
-        if self.cache.get(None, &object.name_any()).is_some_and(|shown| shown.is_later_than(object)) {
-            return;
-        }
         self.apply(&Event::Apply(Guard(Ok(object.clone()))));
+    }
+
+    /// Whether a later version is shown: the watch may be behind what the operator has written, or ahead of it.
+    fn shows_later_than(&self, object: &ObjectBucket) -> bool {
+        self.cache.get(None, &object.name_any()).is_some_and(|shown| shown.is_later_than(object))
     }
 
     /// Takes note whether an ObjectBucket has the claimRef that was written into it.
@@ -332,6 +338,24 @@ mod tests {
         apply(&records, Event::Delete(object("d", "shared")));
         assert!(others(&records, "shared", "c").is_empty());
         assert!(records.index.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
+    }
+
+    #[test]
+    fn a_watch_that_is_behind_sets_nothing_back() {
+        let at = |version: &str, bucket: &str| {
+            let mut object = object("a", bucket);
+            object.metadata.resource_version = Some(version.to_owned());
+            object
+        };
+        let records = Records::default();
+        records.wrote(&at("7", "second"));
+        apply(&records, Event::Apply(at("5", "first")));
+        apply(&records, Event::Delete(at("6", "first")));
+        assert_eq!(others(&records, "second", "b"), ["a"]);
+        apply(&records, Event::Apply(at("8", "third")));
+        assert_eq!((others(&records, "third", "b").len(), others(&records, "second", "b").len()), (1, 0));
+        apply(&records, Event::Delete(at("9", "third")));
+        assert!(others(&records, "third", "b").is_empty());
     }
 
     #[test]

@@ -18,8 +18,9 @@ use super::answers::status_code;
 /// Longest note of an event, in bytes (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;
 
-/// How long the work waits for an event to be written.
+/// How long the work waits for an event to be written, and how often that is tried.
 const PATIENCE: Duration = Duration::from_secs(5);
+const TRIES: u32 = 2;
 
 /// The content of an event.
 #[derive(Debug, Clone, Copy)]
@@ -35,19 +36,27 @@ pub struct EventSpec<'a> {
     pub by_several: bool,
 }
 
-/// Publishes one event. Best effort: nothing depends on events.
+/// Publishes one event. Best effort: nothing depends on events. An API server that is busy is asked twice, because an event may
+/// be the only report.
 pub async fn publish(client: &Client, about: ObjectReference, spec: EventSpec<'_>, reporter: &str) {
     let event = event_about(about, spec, reporter);
     let namespace = event.metadata.namespace.clone().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
     let params = PostParams::default();
-    let Ok(written) = tokio::time::timeout(PATIENCE, api.create(&params, &event)).await else {
-        return tracing::debug!(reason = spec.reason, "the event was not written in time");
-    };
-    match written {
-        Err(error) if spec.by_several && status_code(&error) == Some(409) => {}
-        Err(error) => tracing::debug!(%error, reason = spec.reason, "the event could not be written"),
-        Ok(_) => {}
+    for _ in 0..TRIES {
+        let (problem, status) = match tokio::time::timeout(PATIENCE, api.create(&params, &event)).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => (error.to_string(), status_code(&error)),
+            Err(_elapsed) => ("no answer in time".to_owned(), None),
+        };
+        match status {
+            // By another instance, or by the first try.
+            Some(409) => return,
+            status => tracing::debug!(?status, problem, reason = spec.reason, "the event could not be written"),
+        }
+        if status.is_some_and(|status| status < 500 && status != 429) {
+            return;
+        }
     }
 }
 
@@ -101,6 +110,12 @@ fn shorten(text: &str, max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
     use super::*;
 
     #[test]
@@ -117,6 +132,24 @@ mod tests {
         assert_ne!(first, name("2", "no class", true).0);
         assert_ne!(first, name("1", "no node", true).0);
         assert_ne!(name("1", "no class", false).0, name("1", "no class", false).0);
+    }
+
+    #[tokio::test]
+    async fn a_busy_api_server_is_asked_twice() {
+        for (status, calls) in [(201, 1), (409, 1), (403, 1), (429, 2), (503, 2)] {
+            let made = Arc::new(AtomicU32::new(0));
+            let counted = Arc::clone(&made);
+            let server = tower::service_fn(move |_: Request<Body>| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let body = serde_json::json!({ "status": "Failure", "code": status, "metadata": {} });
+                let answer = Response::builder().status(status).body(Body::from(body.to_string().into_bytes()));
+                std::future::ready(answer)
+            });
+            let client = Client::new(server, "default");
+            let spec = EventSpec { is_warning: true, reason: "Failed", note: "it", by_several: false };
+            publish(&client, ObjectReference::default(), spec, "example.com/disk").await;
+            assert_eq!(made.load(Ordering::Relaxed), calls, "{status}");
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ use operator_runtime::engine::{QueueKey, Slowed, Triggered, Urgency, Worker};
 
 /// After this time, a claim may report what it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After this time more, a deleted claim reports that it waits for others.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(20);
 
 /// Waits for a worker, which may take long, and then reads the claim again. `triggered`: it may have changed meanwhile. `None`
 /// if there is nothing left to do, or the operator ends.
@@ -109,7 +111,13 @@ async fn explain_wait<P: Provisioner>(ctx: &Context<P>, object: &ObjectRef<Guard
     let shown = || ctx.caches.claims.get(object).map(|shown| Claim::read(&shown, &ctx.label));
     let Some(claim) = shown() else { return };
     let slowed = match is_ready_though_deleted(&claim) {
-        true => ctx.workers.slowed(&key.store),
+        true => match ctx.workers.slowed(&key.store) {
+            None => {
+                tokio::time::sleep(PATIENCE_WITH_OTHERS).await;
+                ctx.workers.slowed(&key.store)
+            }
+            slowed => slowed,
+        },
         false if claim.bound() || !is_unreported(ctx, &claim) => return,
         false => Some(ctx.workers.until_slowed(&key.store).await),
     };

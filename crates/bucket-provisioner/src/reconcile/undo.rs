@@ -15,8 +15,9 @@ use crate::state::context::Context;
 use crate::state::memory::Awaited;
 use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, Content, Provisioner, Removal, compose};
 
-/// After this time, a removal that is still running is reported.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// After this time, a removal that is still running is reported. Of many claims that are deleted at once, each takes some
+/// seconds, and a report costs as much as the removal.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<P: Provisioner> Teardown<'_, P> {
     /// Has the store undo the record.

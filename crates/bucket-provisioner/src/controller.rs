@@ -86,6 +86,7 @@ pub(crate) async fn run_shared<P: Provisioner>(
         triggers::of(streams.classes(), triggers::claims_of_class(Arc::clone(&ctx))),
         triggers::of(streams.secrets(), |secret| triggers::claims_of_output(&secret)),
         triggers::of(streams.config_maps(), |config_map| triggers::claims_of_output(&config_map)),
+        triggers::of(streams.service_accounts(), triggers::claims_of_service_account(Arc::clone(&ctx))),
         triggers::claims_after_lists(listed, Arc::clone(&ctx)).boxed(),
         triggers::claims_of_secret(changed_secrets, Arc::clone(&ctx)).boxed(),
         triggers::claims_with_due_upkeep(Arc::clone(&ctx)).boxed(),

@@ -38,6 +38,11 @@ pub(crate) enum Error {
     )]
     OwnerSecretNeeded { secret: SecretRef, bucket: String },
 
+    #[error(
+        "ServiceAccount {name:?} does not exist in the claim's namespace; this claim continues when it does: create it, or correct spec.additionalConfig.serviceAccountName"
+    )]
+    ServiceAccountNotFound { name: String },
+
     #[error("the store keeps refusing the claim's keys ({answer}); {remedy}")]
     CredentialsUnusable { answer: String, remedy: &'static str },
 
@@ -268,6 +273,7 @@ impl Failure for Error {
             Self::Refused(refusal) => refusal.reason(),
             Self::ClaimUnreadable { .. } => reasons::CLAIM_UNREADABLE,
             Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => reasons::OWNER_SECRET_NOT_FOUND,
+            Self::ServiceAccountNotFound { .. } => reasons::SERVICE_ACCOUNT_NOT_FOUND,
             Self::CredentialsUnusable { .. } => reasons::CREDENTIALS_UNUSABLE,
             Self::KeysInactive { .. } => reasons::KEYS_INACTIVE,
             Self::OutputExists { .. } => reasons::OUTPUT_EXISTS,
@@ -300,6 +306,7 @@ impl Failure for Error {
             | Self::ClaimUnreadable { .. }
             | Self::OwnerSecretNotFound(_)
             | Self::OwnerSecretNeeded { .. }
+            | Self::ServiceAccountNotFound { .. }
             | Self::CredentialsUnusable { .. }
             | Self::KeysInactive { .. }
             | Self::RecordUnreadable { .. }

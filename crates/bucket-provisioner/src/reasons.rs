@@ -3,7 +3,7 @@
 use crate::store::{Provisioner, Reason, Topic};
 
 /// The reasons that only an edit of the claim ends, or another claim; and not what an admin does.
-const ENDED_BY_THE_CLAIM: [&str; 11] = [
+const ENDED_BY_THE_CLAIM: [&str; 12] = [
     CLAIM_UNREADABLE,
     BUCKET_NAME_MISSING,
     INVALID_BUCKET_NAME,
@@ -12,6 +12,7 @@ const ENDED_BY_THE_CLAIM: [&str; 11] = [
     ACCESS_MODE_NOT_ALLOWED,
     INVALID_SETTING,
     SETTING_NOT_ALLOWED,
+    SERVICE_ACCOUNT_MISSING,
     BUCKET_CLAIM_NOT_SHAREABLE,
     BUCKET_CONFLICT,
     NOTHING_TO_UNDO,
@@ -48,6 +49,8 @@ crate::reasons! {
         BUCKET_NAME_NOT_ALLOWED = "BucketNameNotAllowed": "the class does not let claims choose names (`explicitNames`), or not with this prefix (`bucketNamePrefix`)", "see the message";
         NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed": "the class does not serve the claim's namespace (`allowedNamespaces`, `allowedNamespaceSelector`)", "use another class, or ask an admin";
         BUCKET_NOT_OF_CLASS = "BucketNotOfClass": "the claim names another bucket than its brownfield class", "remove `bucketName`";
+        SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing": "the class gives access to ServiceAccounts (`authentication`), and the claim names none", "set `serviceAccountName` in `spec.additionalConfig` to the ServiceAccount of the pods that use the bucket";
+        SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound": "the ServiceAccount that the claim names does not exist in its namespace", "create it, or correct `serviceAccountName`; the claim continues by itself";
         ACCESS_MODE_NOT_ALLOWED = "AccessModeNotAllowed": "the claim asks for an access mode that its class, or the store, does not allow", "see the message: ask for less, or use another class";
         INVALID_SETTING = "InvalidSetting": "a setting in `spec.additionalConfig` has an invalid value, or does not exist; the message names it", "correct it";
         SETTING_NOT_ALLOWED = "SettingNotAllowed": "the class does not let claims set this setting (`claimsMaySet`)", "remove it, or use another class";
@@ -99,6 +102,7 @@ crate::reasons! {
         ROTATION_PENDING = "RotationPending": "new keys were requested while the previous key still exists, and a user has two keys at most; they are issued when the previous key is deleted. Also the condition `KeysCurrent`", "wait; if a key has leaked, delete the Secret, which replaces both keys at once";
         KEY_IN_USE = "FormerKeyInUse": "an app used the previous key after its grace period; the key works at most until the time in the message", "restart the apps that use it";
         REPAIRED = "Repaired": "a change that the operator did not make was repaired: of a policy, tags, or keys, or an ObjectBucket that was deleted or damaged", "find out who changed it";
+        NOT_TRIED = "NotTried": "the claim is Bound, but its access was not tried: the operator may not request tokens of ServiceAccounts", "grant `create` on `serviceaccounts/token` (`rbac --keyless`), or try the access in a pod";
         CHECK_FAILED = "CheckFailed": "bucket and user could not be checked, usually because a permission is missing; the operator retries with the next check (`--resync`)", "see the message";
         CONFIG_IGNORED = "ConfigIgnored": "keys of `spec.additionalConfig` have no effect on this store; the bucket is created without them. Also the condition `UpToDate`", "remove them";
         EDIT_IGNORED = "EditIgnored": "a bound claim was edited; the edit has no effect. Also the condition `UpToDate`", "undo the edit, or see the message; the claim continues to work";

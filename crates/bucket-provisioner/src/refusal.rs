@@ -47,6 +47,11 @@ pub(crate) enum Refusal {
     #[error("spec.additionalConfig.bucketClaimName: ObjectBucketClaim {name:?} {problem}")]
     BucketClaimNotShareable { name: String, problem: String },
 
+    #[error(
+        "StorageClass {class} gives access to ServiceAccounts, and the claim names none: set spec.additionalConfig.serviceAccountName to the ServiceAccount of the pods that use the bucket, or use another class"
+    )]
+    ServiceAccountMissing { class: String },
+
     /// `problem` includes the first remedy.
     #[error(
         "spec.additionalConfig.accessMode is {:?}, but StorageClass {class} {problem}, or use another class", .asked.as_str()
@@ -99,6 +104,7 @@ impl Refusal {
             Self::InvalidSetting { .. } | Self::UnknownSetting { .. } => reasons::INVALID_SETTING,
             Self::BucketClaimNotShareable { .. } => reasons::BUCKET_CLAIM_NOT_SHAREABLE,
             Self::SettingNotAllowed { .. } => reasons::SETTING_NOT_ALLOWED,
+            Self::ServiceAccountMissing { .. } => reasons::SERVICE_ACCOUNT_MISSING,
             Self::AccessModeNotAllowed { .. } | Self::AccessNotLimited { .. } => reasons::ACCESS_MODE_NOT_ALLOWED,
             Self::InvalidOwnerSecret { .. } | Self::OwnerSecretMissing => reasons::INVALID_OWNER_SECRET,
             Self::RecordedParametersUnreadable(_) => reasons::RECORDED_PARAMETERS_UNREADABLE,

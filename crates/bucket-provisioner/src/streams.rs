@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, TryStreamExt as _, future};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, future, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::store::Writer;
@@ -100,6 +100,19 @@ impl<P: Send + Sync + 'static> Streams<P> {
             watch("ConfigMaps", self.namespaced::<PartialObjectMeta<ConfigMap>>(), self.labelled(), self.observer())
                 .inspect_ok(self.cached(|caches| &caches.config_maps, OutputFacts::of_config_map));
         changes(events.inspect_ok(self.listed()))
+    }
+
+    /// The ServiceAccounts that are listed, created or changed, without more than their metadata; from the time on at which a
+    /// claim waits for one, because not every operator may watch them.
+    pub(super) fn service_accounts(
+        &self,
+    ) -> impl Stream<Item = watcher::Result<PartialObjectMeta<ServiceAccount>>> + use<P> {
+        let (ctx, api, observer) = (Arc::clone(&self.ctx), self.namespaced(), self.observer().clone());
+        let awaited = stream::once(async move { ctx.service_accounts_awaited().await });
+        awaited.flat_map(move |()| {
+            let api: Api<PartialObjectMeta<ServiceAccount>> = Api::clone(&api);
+            watch("ServiceAccounts", api, all(), &observer).applied_objects()
+        })
     }
 
     fn observer(&self) -> &Observer {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _, future, stream};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -179,6 +180,16 @@ pub(super) fn claims_of_secret<P>(
         woken.extend(ctx.caches.sharing(&secret));
         stream::iter(with_uids(&ctx.caches.claims, &woken))
     })
+}
+
+/// The claims that wait for a ServiceAccount.
+pub(super) fn claims_of_service_account<P>(
+    ctx: Arc<Context<P>>,
+) -> impl Fn(PartialObjectMeta<ServiceAccount>) -> Vec<ObjectRef<Guarded>> {
+    move |account| {
+        let awaited = Awaited::ServiceAccount(account.namespace().unwrap_or_default(), account.name_any());
+        with_uids(&ctx.caches.claims, &ctx.memory.wake_for(&[awaited]))
+    }
 }
 
 /// Claims that are to be rechecked although nothing has changed, each once.

@@ -39,6 +39,8 @@ fn the_callers_are_these() {
         "bucket-provisioner/src/decide/output_metadata.rs",
         // spec.claimRef of an ObjectBucket that cannot be read.
         "bucket-provisioner/src/decide/record.rs",
+        // serviceAccountName in spec.additionalConfig of a claim.
+        "bucket-provisioner/src/decide/service_account.rs",
         // The message that names it.
         "bucket-provisioner/src/error.rs",
         // A claim in Released ObjectBuckets and its class.

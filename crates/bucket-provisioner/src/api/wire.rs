@@ -175,6 +175,10 @@ pub mod state {
     pub const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
     /// The uids of that claim, the present one first; separated by commas.
     pub const BUCKET_CLAIM_UIDS: &str = "bucketClaimUIDs";
+    /// The ServiceAccount as which the claim's apps have access; absent if they have keys.
+    pub const SERVICE_ACCOUNT_NAME: &str = "serviceAccountName";
+    /// The audience of its tokens; absent if the store needs none.
+    pub const TOKEN_AUDIENCE: &str = "tokenAudience";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
     /// Age at which keys are rotated, in seconds.
@@ -205,7 +209,9 @@ pub mod state {
     /// Begin the keys of several entries.
     pub const FAMILIES: [&str; 3] = [OUTPUT, SETTING, CLAIM_SETTING];
     /// The keys that a store must not use; nor those that begin with one of [`FAMILIES`].
-    pub const ALL: [&str; 34] = [
+    pub const ALL: [&str; 36] = [
+        SERVICE_ACCOUNT_NAME,
+        TOKEN_AUDIENCE,
         NAME_SUFFIX,
         BUCKET_CLAIM_NAME,
         BUCKET_CLAIM_UIDS,

@@ -73,6 +73,12 @@ pub(crate) enum Command {
         /// Classes may then name any Secret there. Needs --namespace.
         #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]
         owner_namespace: Vec<String>,
+        /// Allow the operator to request tokens of ServiceAccounts, and to watch ServiceAccounts
+        ///
+        /// For classes with `authentication: ServiceAccount`: with a token, the operator tries the access of a claim before the
+        /// claim is Bound.
+        #[arg(long)]
+        keyless: bool,
     },
     /// Print the parameters of StorageClasses as a Markdown table
     Parameters,

@@ -93,6 +93,10 @@ pub(crate) fn on_removal(stored: &Stored) -> Vec<Disposition> {
 
 fn of_access(record: &Record) -> Disposition {
     match &record.plan.user {
+        Some(role) if record.plan.service_account.is_some() => Disposition::deleted(
+            format!("the claim's policy in role {role:?}, and the role with the last claim of its ServiceAccount"),
+            "it was created for the claim",
+        ),
         Some(user) => Disposition::deleted(format!("user {user:?} with its keys"), "it was created for the claim"),
         None => Disposition::kept("the provisioning credentials", "the claim uses them (createBucketUser is \"no\")"),
     }

@@ -148,10 +148,11 @@ impl Operator {
         let options = |threads: Option<&str>| self.options(args, threads);
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
-            Some(Command::Rbac { operator_namespace, service_account, owner_secret, owner_namespace }) => {
+            Some(Command::Rbac { operator_namespace, service_account, owner_secret, owner_namespace, keyless }) => {
                 let serves = args.serves(owner_secret, owner_namespace)?;
                 let (namespace, account) = (operator_namespace.clone(), service_account.clone());
                 let subject = subject(&self.identity.program, args, namespace, account, serves);
+                let subject = Subject { keyless: *keyless, ..subject };
                 print(&documents(&rbac::objects(&subject))?)
             }
             Some(Command::Parameters) => print(&parameters_table::<P>()),
@@ -250,6 +251,7 @@ fn subject(
         lease: args.lease_name(),
         lease_namespace: args.lease_namespace().unwrap_or_else(|| namespace.clone()),
         namespace,
+        keyless: false,
         serves,
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Subject {
     pub(crate) lease: String,
     /// Namespace of its lease.
     pub(crate) lease_namespace: String,
+    /// Whether classes have `authentication: ServiceAccount`.
+    pub(crate) keyless: bool,
     pub(crate) serves: Serves,
 }
 
@@ -47,13 +49,15 @@ pub(crate) struct OwnerSecrets {
 
 /// The operator's namespace, its ServiceAccount, and the roles and bindings. Other namespaces must exist already.
 pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
-    let Subject { account, namespace, lease, lease_namespace, serves } = subject;
+    let Subject { account, namespace, lease, lease_namespace, keyless, serves } = subject;
+    let tokens = || keyless.then(tokens).into_iter().flatten();
     let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease))];
     add(&mut roles, lease::CLUSTER_NAMESPACE, of_the_lease(&lease::cluster_name(lease)));
     let cluster_wide = match serves {
-        Serves::Everywhere => everywhere(),
+        Serves::Everywhere => everywhere().into_iter().chain(tokens()).collect(),
         Serves::Namespace { claims, owners } => {
             add_roles(&mut roles, claims, owners);
+            add(&mut roles, claims, tokens().collect());
             of_no_namespace()
         }
     };
@@ -168,6 +172,12 @@ fn outputs() -> Value {
     rule("", &["secrets", "configmaps"], &["get", "list", "watch", "create", "patch", "delete"])
 }
 
+/// Of the ServiceAccounts of claims: a token proves that their access works, and a watch wakes a claim whose ServiceAccount does
+/// not exist yet. Whoever may write Secrets can obtain such tokens as well.
+fn tokens() -> [Value; 2] {
+    [rule("", &["serviceaccounts/token"], &["create"]), rule("", &["serviceaccounts"], &["list", "watch"])]
+}
+
 fn events() -> Value {
     rule("events.k8s.io", &["events"], &["create"])
 }
@@ -211,6 +221,7 @@ mod tests {
             namespace: name.clone(),
             lease: lease::name("aws-s3.io/bucket", None),
             lease_namespace: name,
+            keyless: false,
             serves,
         }
     }
@@ -222,6 +233,23 @@ mod tests {
         let shipped: Vec<Value> = documents.map(comparable).collect();
         for object in objects(&subject(Serves::Everywhere)).into_iter().map(comparable) {
             assert!(shipped.contains(&object), "deploy/operator.yaml has no such {}: {object:#}", object["kind"]);
+        }
+    }
+
+    #[test]
+    fn tokens_are_requested_where_claims_are() {
+        let everywhere = Subject { keyless: true, ..subject(Serves::Everywhere) };
+        let claims = Serves::Namespace { claims: "team".to_owned(), owners: Vec::new() };
+        let one = Subject { keyless: true, ..subject(claims) };
+        for (subject, kind, namespace) in [(everywhere, "ClusterRole", Value::Null), (one, "Role", Value::from("team"))]
+        {
+            let has_tokens = |object: &&Value| {
+                object["rules"].to_string().contains(r#"["serviceaccounts/token"],"verbs":["create"]"#)
+            };
+            let objects = objects(&subject);
+            let found: Vec<_> = objects.iter().filter(has_tokens).collect();
+            let [found] = found[..] else { panic!("{found:?}") };
+            assert_eq!((&found["kind"], &found["metadata"]["namespace"]), (&Value::from(kind), &namespace));
         }
     }
 

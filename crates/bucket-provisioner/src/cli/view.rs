@@ -149,6 +149,8 @@ impl Records {
         match stock.kind {
             ResourceKind::Bucket => self.buckets.contains(&stock.name),
             ResourceKind::User => self.users.contains(&stock.name),
+            // That of other claims, too.
+            ResourceKind::Role => self.users.contains(&stock.name) && self.claims.contains_key(&stock.claim.uid),
         }
     }
 

@@ -10,11 +10,9 @@ use kube::core::ObjectMeta;
 use crate::api::{
     ClaimPhase, Condition, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire,
 };
-use crate::decide::access;
 use crate::decide::metadata::{NOTE_MAX, has_finalizer};
-use crate::decide::output_metadata;
 use crate::decide::settings::{self, Config, Rules};
-use crate::decide::shared_name;
+use crate::decide::{access, output_metadata, service_account, shared_name};
 use crate::error::Error;
 use crate::store::{Capabilities, ClaimId, Mode, Plan, Record, names};
 
@@ -327,6 +325,7 @@ pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Reco
     let edit = ignored_edit(spec, record)
         .or_else(|| access::ignored(spec, record, rules.has))
         .or_else(|| shared_name::ignored(spec.additional_config.as_ref(), record, rules.has))
+        .or_else(|| service_account::ignored(spec.additional_config.as_ref(), record, rules.has))
         .or_else(|| settings::ignored(spec, record, rules))
         .or_else(|| output_metadata::ignored(spec.additional_config.as_ref()))
         .or_else(|| ignored_undo(claim, record));

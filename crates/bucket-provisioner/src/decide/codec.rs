@@ -18,7 +18,7 @@ use crate::decide::store_outputs;
 use crate::error::Error;
 use crate::store::{
     Access, Changes, ClaimId, Endpoint, Mode, OnDelete, OwnerRef, Plan, ReclaimPolicy, Record, RoleRef, Rotation,
-    SecretRef, Settings, SharedFrom,
+    SecretRef, ServiceAccount, Settings, SharedFrom,
 };
 
 /// The value of [`wire::state::HANDED_OVER`].
@@ -79,6 +79,7 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         endpoint,
         owner,
         user,
+        service_account,
         rotation,
         on_delete,
         name_suffix,
@@ -132,7 +133,9 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if let Some(url) = url {
         set(wire::state::ENDPOINT_URL, url);
     }
-    for (key, value) in rotation.recorded().chain(access.recorded()).chain(creator(shared_from.as_ref())) {
+    let service_account = ServiceAccount::recorded(service_account.as_ref());
+    let creator = creator(shared_from.as_ref());
+    for (key, value) in rotation.recorded().chain(access.recorded()).chain(creator).chain(service_account) {
         set(key, &value);
     }
     if let Some(secret) = owner_secret {
@@ -351,6 +354,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
     let role = state.take(wire::state::OWNER_ROLE).map(|name| RoleRef { name, external_id });
     let rotation = Rotation::read_recorded(|key| state.seconds(key))?;
     let access = Access::read_recorded(|key| state.take(key))?;
+    let service_account = ServiceAccount::read_recorded(|key| state.take(key));
     let settings = Settings::read_recorded(&mut state, State::take_all, State::take);
     let changes = state.take(wire::state::CHANGES).map(|words| Changes::of_recorded(&words)).unwrap_or_default();
     let uids = state.list(wire::state::BUCKET_CLAIM_UIDS);
@@ -382,6 +386,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         },
         owner: OwnerRef { secret, role },
         user,
+        service_account,
         rotation,
         on_delete,
         name_suffix: state.take(wire::state::NAME_SUFFIX).unwrap_or_default(),
@@ -537,6 +542,7 @@ mod tests {
                     role: Some(RoleRef::new("arn:aws:iam::123456789012:role/buckets").with_external_id("id")),
                 },
                 user: Some("shop-photos-f30e0389".into()),
+                service_account: Some(ServiceAccount::new("web").with_audience("store.example.com")),
                 rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
                 on_delete: OnDelete::After(Duration::from_secs(7 * 86400)),
                 name_suffix: "-f30e0389".into(),

@@ -226,9 +226,9 @@ pub(crate) fn are_requested(claim: &Claim, notes: &KeyNotes) -> bool {
 }
 
 /// What is due for the keys of a bound claim, or the time until something is. Shared keys, which are the provisioning
-/// keys, are not rotated.
+/// keys, are not rotated; and some claims have none.
 pub(crate) fn due_for(claim: &Claim, notes: &KeyNotes, plan: &Plan, now: Timestamp) -> (Upkeep, Option<Duration>) {
-    if plan.user.is_none() {
+    if plan.user.is_none() || plan.service_account.is_some() {
         return (Upkeep::Nothing, None);
     }
     let every = plan.rotation.every.map(|every| period(every, &claim.id.uid));

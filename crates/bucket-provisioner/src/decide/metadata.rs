@@ -24,6 +24,13 @@ pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&str> {
     owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
+/// Whether an output has this entry, whoever wrote it.
+pub(crate) fn has_entry(metadata: &ObjectMeta, key: &str) -> bool {
+    let writers = metadata.managed_fields.iter().flatten();
+    let mut data = writers.filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data")?.as_object());
+    data.any(|data| data.keys().any(|written| written.strip_prefix("f:") == Some(key)))
+}
+
 impl FieldManager {
     pub(crate) fn new(name: &str) -> Self {
         Self(name.into())
@@ -55,6 +62,12 @@ impl FieldManager {
             .filter(|writer| writer.manager.as_deref() == Some(&self.0))
             .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data")?.as_object())
             .flat_map(|data| data.keys().filter_map(|key| key.strip_prefix("f:")))
+    }
+
+    /// Whether the operator has written anything of the object.
+    pub(crate) fn has_written(&self, metadata: &ObjectMeta) -> bool {
+        let mut managers = metadata.managed_fields.iter().flatten().filter_map(|entry| entry.manager.as_deref());
+        managers.any(|manager| manager == &*self.0)
     }
 
     /// Whether these entries are all among them.

@@ -24,6 +24,7 @@ pub(crate) mod release;
 pub(crate) mod report;
 pub(crate) mod request;
 pub(crate) mod sample;
+pub(crate) mod service_account;
 pub(crate) mod settings;
 pub(crate) mod shared_name;
 pub(crate) mod sharing;

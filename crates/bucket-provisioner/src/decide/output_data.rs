@@ -17,7 +17,7 @@ use crate::decide::keys;
 use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::controller;
 use crate::decide::output_metadata::{self, OutputMetadata};
-use crate::store::{AppCredentials, ClaimId, Record};
+use crate::store::{AppCredentials, ClaimId, Plan, Record};
 
 /// What a claim inherits with a record that it adopts: outputs with our label that are controlled by one of the
 /// previous claims, or by nobody, because backups leave out owner references.
@@ -72,12 +72,13 @@ impl Output for Secret {
     }
 
     fn differing(&self, wanted: &Self) -> Option<Value> {
-        let has_token =
-            |secret: &Self| secret.data.as_ref().is_some_and(|d| d.contains_key(wire::secret::SESSION_TOKEN));
+        let has = |secret: &Self, key: &str| secret.data.as_ref().is_some_and(|data| data.contains_key(key));
         let mut changed = differing(self.data.as_ref(), wanted.data.as_ref());
-        // With the token of earlier keys, the present keys do not work.
-        if has_token(self) && !has_token(wanted) {
-            changed.get_or_insert_with(|| json!({}))[wire::secret::SESSION_TOKEN] = Value::Null;
+        // With the token of earlier keys, the present keys do not work; and SDKs prefer keys to a ServiceAccount.
+        for key in wire::secret::ALL.into_iter().chain([wire::secret::SESSION_TOKEN]) {
+            if has(self, key) && !has(wanted, key) {
+                changed.get_or_insert_with(|| json!({}))[key] = Value::Null;
+            }
         }
         changed
     }
@@ -134,7 +135,7 @@ fn metadata(claim: &ClaimId, label: &str, extra: &OutputMetadata) -> ObjectMeta 
     metadata
 }
 
-/// The claim's Secret with `credentials`, and with notes on them.
+/// The claim's Secret with `credentials`, and with notes on them. Without keys it is empty, so that pods can refer to it.
 pub(crate) fn secret(
     claim: &ClaimId,
     (label, extra): (&str, &OutputMetadata),
@@ -144,10 +145,12 @@ pub(crate) fn secret(
     let AppCredentials { access_key_id, secret_access_key, session_token, outputs } = credentials;
     let entry = |key: &str, value: &str| (key.to_owned(), ByteString(value.as_bytes().to_vec()));
     let mut data: BTreeMap<_, _> = outputs.iter().map(|(key, value)| entry(key, value.expose_secret())).collect();
-    data.extend([
-        entry(wire::secret::ACCESS_KEY_ID, access_key_id),
-        entry(wire::secret::SECRET_ACCESS_KEY, secret_access_key.expose_secret()),
-    ]);
+    if credentials.has_keys() {
+        data.extend([
+            entry(wire::secret::ACCESS_KEY_ID, access_key_id),
+            entry(wire::secret::SECRET_ACCESS_KEY, secret_access_key.expose_secret()),
+        ]);
+    }
     if let Some(token) = session_token {
         data.extend([entry(wire::secret::SESSION_TOKEN, token.expose_secret())]);
     }
@@ -157,12 +160,24 @@ pub(crate) fn secret(
     Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
 }
 
-/// What a claim's Secret will look like, without keys.
-pub(crate) fn sample_secret(claim: &ClaimId, label: &str, extra: &OutputMetadata) -> Secret {
-    secret(claim, (label, extra), &AppCredentials::new("-", "-".into()), &KeyNotes::default())
+/// What a claim's Secret will look like, with other keys.
+pub(crate) fn sample_secret(claim: &ClaimId, plan: &Plan, label: &str, extra: &OutputMetadata) -> Secret {
+    let keys = match &plan.service_account {
+        Some(_) => AppCredentials::without_keys(),
+        None => AppCredentials::new("-", "-".into()),
+    };
+    secret(claim, (label, extra), &keys, &KeyNotes::default())
 }
 
-/// The credentials in a Secret of ours, without what the store added; `None` if a part is missing or empty.
+/// The credentials in the Secret of a claim with this plan: no keys, if its apps have access without them.
+pub(crate) fn credentials_by(plan: &Plan, secret: &Secret) -> Option<AppCredentials> {
+    match &plan.service_account {
+        Some(_) => Some(AppCredentials::without_keys()),
+        None => credentials(secret),
+    }
+}
+
+/// The keys in a Secret of ours, without what the store added; `None` if a part is missing or empty.
 pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
     let text = |key: &str| {
         let bytes = &secret.data.as_ref()?.get(key)?.0;

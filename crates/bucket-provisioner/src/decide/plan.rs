@@ -10,9 +10,13 @@ use crate::decide::lookup::Found;
 use crate::decide::record::{self, Stored};
 use crate::decide::release;
 use crate::decide::request::{self, Asked, Labels};
+use crate::decide::settings::Config;
 use crate::decide::sharing::{Creator, Creators};
 use crate::error::{Error, RecordProblem};
-use crate::store::{Changes, Mode, Plan, Provisioner, ReclaimPolicy, Record};
+use crate::store::{Changes, Mode, Plan, Provisioner, ReclaimPolicy, Record, ServiceAccount};
+
+/// Of a claim that sets nothing.
+static NOTHING: Config = Config::new();
 
 /// The record that the claim would get now from its class, in the cluster with this uid. `creators`: looks up the claim that it
 /// names, if it names one. `labels`: for the first time, in a
@@ -28,7 +32,8 @@ pub(crate) fn record<P: Provisioner>(
     labels: Option<&Labels>,
 ) -> Result<Record, Error> {
     let spec = claim.spec()?;
-    let asked = Asked { bucket: &wanted(spec, &claim.id.uid)?, config: spec.additional_config.as_ref(), creators };
+    let config = spec.additional_config.as_ref().or(Some(&NOTHING));
+    let asked = Asked { bucket: &wanted(spec, &claim.id.uid)?, config, creators };
     let plan = request::plan(provisioner, class, &claim.id, asked, labels)?;
     // A bucket that existed before is retained; the class's reclaimPolicy is about created ones.
     let reclaim_policy = match plan.mode {
@@ -221,6 +226,11 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     let mut planned = planned;
     if let Some(mode) = state(wire::state::ACCESS_MODE).and_then(|mode| mode.parse().ok()) {
         planned.plan.access.mode = mode;
+    }
+    if let Some(account) = ServiceAccount::read_recorded(state) {
+        let of_plan = planned.plan.service_account.take().and_then(|planned| planned.audience);
+        let audience = account.audience.or(of_plan);
+        planned.plan.service_account = Some(ServiceAccount { audience, ..account });
     }
     planned.plan.changes = state(wire::state::CHANGES).map(|words| Changes::of_recorded(&words)).unwrap_or_default();
     if state(wire::state::MODE).is_some() {

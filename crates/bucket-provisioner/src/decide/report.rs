@@ -89,7 +89,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::WAITING_FOR_CREDENTIALS,
             message: format!(
-                "the store does not accept the new keys yet ({answer}); retrying, because this can take some seconds"
+                "the store does not accept the claim's new access yet ({answer}); retrying, because this can take some seconds"
             ),
             other_conditions: None,
             severity: Severity::Progress,

@@ -6,6 +6,7 @@ use crate::decide::access;
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::output_metadata::OutputMetadata;
+use crate::decide::service_account;
 use crate::decide::settings::{self, Config, Rules};
 use crate::decide::shared_name;
 use crate::decide::sharing::{self, Asking, Creator, Creators};
@@ -15,8 +16,8 @@ use crate::refusal::Refusal;
 use crate::store::common::bad_bucket;
 use crate::store::names;
 use crate::store::{
-    Access, Changes, ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner,
-    RawParameters, Reason, ReclaimPolicy, Record, Request, Settings,
+    Access, Authentication, Changes, ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan,
+    Provisioner, RawParameters, Reason, ReclaimPolicy, Record, Request, ServiceAccount, Settings,
 };
 
 /// Of a namespace.
@@ -92,6 +93,10 @@ pub(crate) fn plan<P: Provisioner>(
         None => common.access.mode,
     };
     let access_mode = access::mode(config, most, P::CAPABILITIES, &class.name)?;
+    let service_account = service_account::of_claim(config, common.authentication, P::CAPABILITIES, &class.name);
+    // Later, the class may give keys; without a claim, nothing names one.
+    let must_have = is_new || config.is_some() && common.authentication == Authentication::ServiceAccount;
+    let service_account = if must_have { service_account? } else { service_account.unwrap_or_default() };
     let (of_claim, refusal) = settings::of_claim(config, may_set, P::CAPABILITIES, &class.name);
     if let Some(refusal) = refusal.filter(|_| is_new) {
         return Err(refusal.into());
@@ -114,6 +119,7 @@ pub(crate) fn plan<P: Provisioner>(
         access: Access { mode: access_mode, most, ..common.access.of(claim.parts()) },
         settings,
         user: names::user(claim, P::USER_NAME_MAX),
+        service_account,
         parameters: &parameters,
         written: &own,
         common: &common,
@@ -124,11 +130,15 @@ pub(crate) fn plan<P: Provisioner>(
         None => plan.endpoint.clone(),
     };
     let shared_from = shared.map(|shared| shared.from);
+    // Only the store knows the audience.
+    let audience = plan.service_account.clone().and_then(|account| account.audience);
+    let service_account = request.service_account.map(|account| ServiceAccount { audience, ..account });
     // A plan of the store's own may have been made without.
     let plan = Plan {
         endpoint,
         name_suffix,
         access: request.access,
+        service_account,
         settings: request.settings,
         shared_from,
         changes: Changes::default(),

@@ -3,6 +3,7 @@
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::request::{self, Asked};
+use crate::decide::service_account;
 use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::store::{ClaimId, CommonParameters, Mode, Plan, Provisioner, Reason, ReclaimPolicy, Record};
@@ -35,14 +36,12 @@ impl Sample {
             None => WantedBucket::Generated { prefix: NAME.to_owned() },
         };
         let split = CommonParameters::split(&class.parameters, P::BUCKET_NAMES, P::CAPABILITIES);
+        let common = split.as_ref().ok().map(|(common, _)| common);
+        let wanted = wanted(common);
+        let config = service_account::config(class, NAME);
         // Refuses what cannot be split, with the message that a claim would report.
-        let plan = request::plan(
-            provisioner,
-            class,
-            &claim,
-            Asked::bucket(&wanted(split.as_ref().ok().map(|(common, _)| common))),
-            None,
-        )?;
+        let asked = Asked { config: config.as_ref(), ..Asked::bucket(&wanted) };
+        let plan = request::plan(provisioner, class, &claim, asked, None)?;
         let (common, _) =
             split.map_err(|problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem })?;
         let reclaim_policy = match plan.mode {
@@ -72,7 +71,9 @@ impl Sample {
 /// Whether both use the same credentials at the same store.
 pub(crate) fn has_same_credentials(one: &Record, other: &Record) -> bool {
     let credentials = |record: &Record| {
-        let Plan { owner, endpoint, state, user, .. } = record.plan.clone();
+        let Plan { owner, endpoint, mut state, user, .. } = record.plan.clone();
+        // What is named after the claim.
+        state.retain(|_, value| !record.uids().any(|uid| value.contains(uid)));
         (owner, endpoint, state, user.is_some())
     };
     credentials(one) == credentials(other)

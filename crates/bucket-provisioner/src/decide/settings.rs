@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sha2::{Digest as _, Sha256};
 
 use crate::api::ObjectBucketClaimSpec;
-use crate::api::wire::state::ACCESS_MODE;
+use crate::api::wire::state::{ACCESS_MODE, SERVICE_ACCOUNT_NAME};
 use crate::refusal::Refusal;
 use crate::store::settings::{BUCKET_CLAIM_NAME, LONGEST, OUTPUT_ANNOTATIONS, OUTPUT_LABELS};
 use crate::store::{Capabilities, MaySet, ParameterError, Plan, Record, SettingError, Settings};
@@ -57,6 +57,15 @@ pub(crate) fn is_own(key: &str, has: Capabilities) -> bool {
     [OUTPUT_LABELS, OUTPUT_ANNOTATIONS].contains(&key)
         || has.access_modes && key == ACCESS_MODE
         || has.shared_buckets && key == BUCKET_CLAIM_NAME
+        || has.service_accounts && key == SERVICE_ACCOUNT_NAME
+}
+
+/// Whether a claim still names what is recorded. The cache may have the name abridged.
+pub(crate) fn is_same_name(now: Option<&str>, recorded: Option<&str>) -> bool {
+    match (now, recorded) {
+        (Some(now), Some(recorded)) => now == recorded || now == abridged(recorded),
+        (now, recorded) => now == recorded,
+    }
 }
 
 /// What the cache keeps of an unknown key, and what messages repeat of any.

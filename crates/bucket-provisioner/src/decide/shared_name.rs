@@ -17,11 +17,7 @@ pub(crate) fn ignored(config: Option<&Config>, record: &Record, has: Capabilitie
     }
     let before = record.plan.shared_from.as_ref().map(|from| from.name.as_str());
     let now = named(config, has);
-    let is_same = match (now, before) {
-        (Some(now), Some(before)) => now == before || now == settings::abridged(before),
-        (now, before) => now == before,
-    };
-    (!is_same).then(|| {
+    (!settings::is_same_name(now, before)).then(|| {
         let bucket = &record.plan.bucket;
         let shown = |name: Option<&str>| name.map_or_else(|| "missing".to_owned(), |name| format!("{:?}", settings::shown(name)));
         format!(

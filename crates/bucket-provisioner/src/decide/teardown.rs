@@ -223,16 +223,22 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removal, re
         // The last attempt deletes the rest.
         (_, BucketRemoval::Partial { .. }) => format!("bucket {name:?} is not deleted yet"),
     });
-    let access = match (&record.plan.user, &removed.access) {
+    let access = match (record.plan.identity(), &removed.access) {
         (None, _) => "the claim shared the provisioning keys, which still work".to_owned(),
         (Some(_), AccessRemoval::Deleted) => "the claim's access is deleted".to_owned(),
         // It was deleted with the claim.
         (Some(_), AccessRemoval::NotFound) if stored.release.is_some() => {
             "the claim's access was deleted before".to_owned()
         }
-        (Some(user), AccessRemoval::NotFound) => format!("the claim's user {user:?} no longer existed"),
-        (Some(user), AccessRemoval::LeftInPlace(_) | AccessRemoval::NotIssued) => {
-            format!("the claim's user {user:?} is left in place, and its keys still work")
+        (Some(identity), AccessRemoval::NotFound) if record.plan.service_account.is_some() => {
+            format!("{identity} had no policy of the claim any more")
+        }
+        (Some(identity), AccessRemoval::NotFound) => format!("the claim's {identity} no longer existed"),
+        (Some(identity), AccessRemoval::LeftInPlace(_)) if record.plan.service_account.is_some() => {
+            format!("the claim's access is deleted, and {identity} is left in place")
+        }
+        (Some(identity), AccessRemoval::LeftInPlace(_) | AccessRemoval::NotIssued) => {
+            format!("the claim's {identity} is left in place, and its keys still work")
         }
         (Some(_), AccessRemoval::Unproven(_)) => {
             format!("user {} is left in place, because nothing proves that it is the claim's", unproven_user(record))

@@ -11,3 +11,4 @@ pub(crate) mod namespaces;
 pub(crate) mod outputs;
 pub(crate) mod records;
 pub(crate) mod status;
+pub(crate) mod tokens;

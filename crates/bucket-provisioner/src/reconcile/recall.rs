@@ -4,11 +4,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 
-use crate::api::{ObjectBucket, ObjectBucketClaim, object_name};
+use crate::api::{ObjectBucket, ObjectBucketClaim, object_name, wire};
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::request::{self, Asked};
-use crate::decide::{codec, output_data, record};
+use crate::decide::{codec, output_data, record, service_account};
 use crate::error::Error;
 use crate::options::Options;
 use crate::reconcile::owner;
@@ -97,7 +97,9 @@ pub(crate) async fn of_claim<P: Provisioner>(
         (None, Some(bucket)) => WantedBucket::Named(bucket),
         (None, None) => published(client, namespace, name).await?,
     };
-    let record = of_tags(client, provisioner, &class, id, &wanted).await?;
+    let config = claim.spec.additional_config.as_ref();
+    let account = config.and_then(|config| config.get(wire::state::SERVICE_ACCOUNT_NAME)).map(String::as_str);
+    let record = of_tags(client, provisioner, &class, id, (&wanted, account)).await?;
     let name = claim.spec.object_bucket_name.filter(|name| object_name(name).is_some());
     let (plain, unique) = record::names(&record.claim);
     let name = name.or(plain).unwrap_or(unique);
@@ -114,7 +116,7 @@ async fn published(client: &Client, namespace: &str, name: &str) -> Result<Wante
 }
 
 /// The record of a claim with the namespace and name of `claim`, from the tags of its bucket or user. `claim` itself need
-/// not exist any more.
+/// not exist any more. `account`: the ServiceAccount of its apps.
 ///
 /// # Errors
 /// See [`RecallError`].
@@ -123,10 +125,10 @@ pub(crate) async fn of_tags<P: Provisioner>(
     provisioner: &P,
     class: &Class,
     claim: ClaimId,
-    bucket: &WantedBucket,
+    (bucket, account): (&WantedBucket, Option<&str>),
 ) -> Result<Record, RecallError> {
     let wanted = claim.clone();
-    let mut record = would_be(class, plan(provisioner, class, &claim, bucket)?, claim);
+    let mut record = would_be(class, plan(provisioner, class, &claim, (bucket, account))?, claim);
     let bucket = record.plan.bucket.clone();
     let owner = owner::read::<P>(client, &record).await?;
     record.account = provisioner.account(&owner.call(&record)).await.map_err(Error::store)?;
@@ -137,8 +139,10 @@ pub(crate) async fn of_tags<P: Provisioner>(
         return Err(RecallError::AnotherClaim { bucket, found: previous.to_string(), wanted: wanted.to_string() });
     }
     // A record without a user would mean that the claim has the provisioning keys. A missing user is recreated.
-    let planned = plan(provisioner, class, &previous, &WantedBucket::Recorded(bucket))?;
-    record.plan.access = planned.access;
+    // Names are those of the first claim.
+    let first = ClaimId { uid: former_uids.first().unwrap_or(&previous.uid).clone(), ..previous.clone() };
+    let planned = plan(provisioner, class, &first, (&WantedBucket::Recorded(bucket), account))?;
+    (record.plan.access, record.plan.state) = (planned.access, planned.state);
     record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
     (record.claim, record.cluster, record.former_uids) = (previous, cluster, former_uids);
     Ok(record)
@@ -177,9 +181,11 @@ fn plan<P: Provisioner>(
     provisioner: &P,
     class: &Class,
     claim: &ClaimId,
-    bucket: &WantedBucket,
+    (bucket, account): (&WantedBucket, Option<&str>),
 ) -> Result<Plan, RecallError> {
-    match request::plan(provisioner, class, claim, Asked::bucket(bucket), None) {
+    let config = service_account::config(class, account.unwrap_or_default());
+    let asked = Asked { config: config.as_ref(), ..Asked::bucket(bucket) };
+    match request::plan(provisioner, class, claim, asked, None) {
         // The class may set something else than it did for this bucket.
         Ok(plan) => Ok(Plan { settings: plan.settings.clone().of_existing_buckets(P::CAPABILITIES.settings), ..plan }),
         Err(_) if *bucket == WantedBucket::Unspecified => Err(RecallError::NoBucket),

@@ -15,7 +15,7 @@ use crate::api::{ObjectBucket, wire};
 use crate::decide::claim::{Claim, Guarded};
 use crate::decide::class::{Class, ClassLookup};
 use crate::decide::keys::KeyNotes;
-use crate::decide::metadata::FieldManager;
+use crate::decide::metadata::{self, FieldManager};
 use crate::decide::record::Stored;
 use crate::decide::{codec, lookup, output_metadata, record, store_outputs};
 use crate::state::cache::Cache;
@@ -140,12 +140,17 @@ impl Caches {
         let Record { claim, plan, .. } = record;
         let url = plan.endpoint.url.iter().map(|_| wire::config::AWS_ENDPOINT_URL_S3);
         let mut more = plan.outputs.keys().map(String::as_str).chain(url);
-        let is_up_to_date =
-            |facts: &Arc<OutputFacts>| facts.is_of(claim) && facts.up_to_date && facts.metadata.as_deref() == extra;
+        let is_up_to_date = |facts: &Arc<OutputFacts>, has_entries: bool| {
+            facts.is_of(claim) && has_entries && facts.metadata.as_deref() == extra
+        };
+        let has_keys = |facts: &OutputFacts| match plan.service_account {
+            Some(_) => facts.is_keyless,
+            None => facts.up_to_date,
+        };
         let secret = self.secrets.get(Some(&claim.namespace), &claim.name);
         let config_map = self.config_maps.get(Some(&claim.namespace), &claim.name);
-        secret.as_ref().is_some_and(is_up_to_date)
-            && config_map.is_some_and(|facts| is_up_to_date(&facts) && more.all(|key| facts.has(key)))
+        secret.is_some_and(|facts| is_up_to_date(&facts, has_keys(&facts)))
+            && config_map.is_some_and(|facts| is_up_to_date(&facts, facts.up_to_date) && more.all(|key| facts.has(key)))
     }
 
     /// The uids of Secret and ConfigMap, if the caches show that they are the claim's.
@@ -169,6 +174,8 @@ pub(crate) struct OutputFacts {
     controller: Box<str>,
     /// Nobody else has changed the entries that all claims have.
     up_to_date: bool,
+    /// A Secret has none of the entries for keys.
+    is_keyless: bool,
     /// The other entries of a ConfigMap that nobody else has changed: hashes of their keys, sorted. `None` if there are
     /// more than a record can name: a tenant wrote them in the operator's name.
     more: Option<Box<[u64]>>,
@@ -183,7 +190,9 @@ impl OutputFacts {
     pub(crate) fn of_secret(manager: &FieldManager, secret: &PartialObjectMeta<Secret>) -> Option<Self> {
         let facts = Self::of(manager, &secret.metadata, &wire::secret::ALL)?;
         let notes = KeyNotes::read(secret.metadata.annotations.as_ref());
-        Some(Self { notes: Some(Box::new(notes)), ..facts })
+        let keys = wire::secret::ALL.into_iter().chain([wire::secret::SESSION_TOKEN]);
+        let is_keyless = !keys.into_iter().any(|key| metadata::has_entry(&secret.metadata, key));
+        Some(Self { notes: Some(Box::new(notes)), is_keyless, ..facts })
     }
 
     /// `None` if no claim controls it.
@@ -199,6 +208,7 @@ impl OutputFacts {
             uid: metadata.uid.as_deref().map(Box::from),
             controller: Box::from(controlling_claim(metadata)?),
             up_to_date: manager.wrote(metadata, keys),
+            is_keyless: false,
             more: None,
             metadata: output_metadata::digest_of(metadata).map(cut),
             notes: None,

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::caches::Caches;
 use super::conditions::Conditions;
@@ -92,6 +92,8 @@ pub(crate) struct Context<P> {
     pub(crate) crds: Crds,
     /// ObjectBuckets that no label finds by their bucket.
     pub(crate) unlabelled: Unlabelled,
+    /// Whether a claim has waited for a ServiceAccount, so that these are watched.
+    service_accounts_awaited: watch::Sender<bool>,
     /// The uids of classes on which the store's warning is published.
     pub(crate) warned_classes: Mutex<HashSet<String>>,
 }
@@ -124,6 +126,7 @@ impl<P: Provisioner> Context<P> {
             orphans: Orphans::default(),
             crds: Crds::default(),
             unlabelled: Unlabelled::default(),
+            service_accounts_awaited: watch::Sender::new(false),
             warned_classes: Mutex::default(),
             options,
         }
@@ -181,6 +184,17 @@ impl<P> Context<P> {
         if let Some(name) = named {
             self.memory.wait_for(&claim.id, Some(Awaited::Creator(claim.id.namespace.clone(), name.to_owned())));
         }
+    }
+
+    /// Has ServiceAccounts watched from now on, because a claim waits for one.
+    pub(crate) fn watch_service_accounts(&self) {
+        self.service_accounts_awaited.send_replace(true);
+    }
+
+    /// Completes when a claim waits for a ServiceAccount, or has.
+    pub(crate) async fn service_accounts_awaited(&self) {
+        // Cannot fail, because `self` has the sender.
+        let _ = self.service_accounts_awaited.subscribe().wait_for(|awaited| *awaited).await;
     }
 
     pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {

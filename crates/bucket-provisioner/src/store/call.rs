@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use secrecy::SecretString;
 use tokio::sync::watch;
 
 use super::outcome::AppCredentials;
@@ -40,6 +41,8 @@ pub struct Call<'a, P: Provisioner + ?Sized> {
     /// What the claim's apps use now: the credentials in the claim's Secret. `None` if it has none, or if its access was
     /// removed before.
     pub present: Option<&'a AppCredentials>,
+    /// For [`examine`](Provisioner::examine): the issuer of the cluster's tokens, a URL, if it is known.
+    pub issuer: Option<&'a str>,
     creates_bucket: bool,
     access: Arc<watch::Sender<Access>>,
 }
@@ -48,12 +51,17 @@ impl<'a, P: Provisioner + ?Sized> Call<'a, P> {
     /// A call without present credentials.
     pub fn new(record: &'a Record, parameters: &'a Recorded<P>, owner: &'a P::Owner) -> Self {
         let access = Arc::new(watch::Sender::new(Access::Removed));
-        Self { record, parameters, owner, present: None, creates_bucket: false, access }
+        Self { record, parameters, owner, present: None, issuer: None, creates_bucket: false, access }
     }
 
     /// With the credentials that the claim's apps use now.
     pub fn with_present(self, present: impl Into<Option<&'a AppCredentials>>) -> Self {
         Self { present: present.into(), ..self }
+    }
+
+    /// With the issuer of the cluster's tokens.
+    pub fn with_issuer(self, issuer: Option<&'a str>) -> Self {
+        Self { issuer, ..self }
     }
 
     /// The same for another record, such as one that has the account.
@@ -125,9 +133,9 @@ impl<'a, P: Provisioner + ?Sized> Call<'a, P> {
 
 impl<P: Provisioner + ?Sized> Clone for Call<'_, P> {
     fn clone(&self) -> Self {
-        let Self { record, parameters, owner, present, creates_bucket, access } = self;
-        let access = Arc::clone(access);
-        Self { record, parameters, owner, present: *present, creates_bucket: *creates_bucket, access }
+        let Self { record, parameters, owner, present, issuer, creates_bucket, access } = self;
+        let (present, issuer, creates_bucket, access) = (*present, *issuer, *creates_bucket, Arc::clone(access));
+        Self { record, parameters, owner, present, issuer, creates_bucket, access }
     }
 }
 
@@ -145,8 +153,11 @@ pub struct ProbeCall<'a, P: Provisioner + ?Sized> {
     pub record: &'a Record,
     /// The parameters of the class, as they were when the claim was planned.
     pub parameters: &'a Recorded<P>,
-    /// The credentials to try.
+    /// The credentials to try; [none](AppCredentials::without_keys) of a claim whose apps have access as a
+    /// [ServiceAccount](super::Plan::service_account).
     pub credentials: &'a AppCredentials,
+    /// A token of that ServiceAccount, if it names an audience.
+    pub token: Option<&'a SecretString>,
     /// The store has refused them for a minute or longer. So it shows everything, and a denial stays.
     pub is_settled: bool,
 }
@@ -154,7 +165,13 @@ pub struct ProbeCall<'a, P: Provisioner + ?Sized> {
 impl<'a, P: Provisioner + ?Sized> ProbeCall<'a, P> {
     /// A call that tries these credentials, which may be new.
     pub fn new(record: &'a Record, parameters: &'a Recorded<P>, credentials: &'a AppCredentials) -> Self {
-        Self { record, parameters, credentials, is_settled: false }
+        Self { record, parameters, credentials, token: None, is_settled: false }
+    }
+
+    /// The same with a token of the claim's ServiceAccount.
+    #[must_use]
+    pub fn with_token(self, token: Option<&'a SecretString>) -> Self {
+        Self { token, ..self }
     }
 
     /// The same of credentials that were refused for long, or not.

@@ -34,16 +34,32 @@ pub struct Capabilities {
     /// [`Provisioner::grant`](super::Provisioner::grant) gives access to a bucket of
     /// [`Plan::shared_from`](super::Plan::shared_from), if it is still marked as that claim's.
     pub shared_buckets: bool,
+    /// Apps can have access without keys, as a ServiceAccount of their namespace, by
+    /// [`Plan::service_account`](super::Plan::service_account): class parameter `authentication`.
+    /// [`Provisioner::grant`](super::Provisioner::grant) issues [no keys](super::AppCredentials::without_keys) then.
+    pub service_accounts: bool,
 }
 
 impl Capabilities {
     /// None of them.
-    pub const NONE: Self =
-        Self { rotation: false, access_modes: false, prefixes: false, settings: &[], shared_buckets: false };
+    pub const NONE: Self = Self {
+        rotation: false,
+        access_modes: false,
+        prefixes: false,
+        settings: &[],
+        shared_buckets: false,
+        service_accounts: false,
+    };
 
     /// All of them, without settings.
-    pub const ALL: Self =
-        Self { rotation: true, access_modes: true, prefixes: true, settings: &[], shared_buckets: true };
+    pub const ALL: Self = Self {
+        rotation: true,
+        access_modes: true,
+        prefixes: true,
+        settings: &[],
+        shared_buckets: true,
+        service_accounts: true,
+    };
 
     /// And keys can be rotated.
     #[must_use]
@@ -73,6 +89,12 @@ impl Capabilities {
     #[must_use]
     pub const fn with_shared_buckets(self) -> Self {
         Self { shared_buckets: true, ..self }
+    }
+
+    /// And apps can have access without keys.
+    #[must_use]
+    pub const fn with_service_accounts(self) -> Self {
+        Self { service_accounts: true, ..self }
     }
 
     /// What classes and claims can set.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::access::ClassAccess;
+use super::authentication::Authentication;
 use super::capabilities::Capabilities;
 use super::names::NameRules;
 use super::namespaces::{NamespaceSelector, Namespaces};
@@ -73,6 +74,8 @@ pub struct CommonParameters {
     pub naming: Naming,
     /// `rotateKeysEvery` and `keyGracePeriod`: when the keys of users are rotated.
     pub rotation: Rotation,
+    /// `authentication`: how apps prove who they are.
+    pub authentication: Authentication,
     /// `onDelete`: what happens to a created bucket when its claim is deleted; `None` if the class does not say.
     pub on_delete: Option<OnDelete>,
     /// `accessMode` and `prefix`: what the keys of claims may do.
@@ -103,6 +106,7 @@ impl CommonParameters {
         names_of::<Raw>()
             .iter()
             .chain(rotation)
+            .chain(Authentication::names(has))
             .copied()
             .chain(ClassAccess::names(has))
             .chain(ClassSettings::names(has.settable()))
@@ -114,6 +118,7 @@ impl CommonParameters {
         if has.rotation {
             table.extend(Rotation::table());
         }
+        table.extend(Authentication::table(has));
         table.extend(ClassAccess::table(has));
         table.extend(ClassSettings::table(has.settable()));
         table
@@ -159,6 +164,7 @@ impl CommonParameters {
     ) -> Result<Self, ParameterError> {
         let raw: Raw = read(written)?;
         let naming = Naming::parse(&raw, names)?;
+        let rotation = if has.rotation { Rotation::parse(written)? } else { Rotation::default() };
         if let Some(bucket) = &raw.bucket_name {
             names.check(bucket).map_err(|error| bad_bucket(bucket, &error.rule))?;
         }
@@ -171,7 +177,8 @@ impl CommonParameters {
             namespaces: raw.allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
             namespace_selector: raw.allowed_namespace_selector.as_deref().map(NamespaceSelector::parse).transpose()?,
             naming,
-            rotation: if has.rotation { Rotation::parse(written)? } else { Rotation::default() },
+            authentication: Authentication::parse(written, has, rotation.every.is_some())?,
+            rotation,
         })
     }
 }

@@ -200,6 +200,7 @@
 //! Long, because half of it is the contract of the trait, with an example, and a trait is one item.
 
 pub(crate) mod access;
+mod authentication;
 pub(crate) mod call;
 pub(crate) mod capabilities;
 mod changes;
@@ -230,6 +231,8 @@ use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 pub use self::access::{Access, AccessMode, ClassAccess, InvalidAccessMode, Prefix};
+pub(crate) use self::authentication::AUTHENTICATION;
+pub use self::authentication::{Authentication, ServiceAccount};
 pub use self::call::{Call, ProbeCall};
 pub use self::capabilities::Capabilities;
 pub use self::changes::Changes;

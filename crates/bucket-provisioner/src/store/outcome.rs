@@ -31,6 +31,16 @@ impl AppCredentials {
         Self { access_key_id: access_key_id.into(), secret_access_key, session_token: None, outputs: BTreeMap::new() }
     }
 
+    /// No keys: the claim's apps have access as a [ServiceAccount](super::Plan::service_account).
+    pub fn without_keys() -> Self {
+        Self::new("", String::new().into())
+    }
+
+    /// Whether there are keys.
+    pub fn has_keys(&self) -> bool {
+        !self.access_key_id.is_empty()
+    }
+
     /// With a session token.
     pub fn with_session_token(self, token: SecretString) -> Self {
         Self { session_token: Some(token), ..self }

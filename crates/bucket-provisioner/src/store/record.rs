@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use super::access::Access;
+use super::authentication::ServiceAccount;
 use super::changes::Changes;
 use super::endpoint::Endpoint;
 use super::on_delete::OnDelete;
@@ -147,8 +148,12 @@ pub struct Plan {
     pub endpoint: Endpoint,
     /// The provisioning credentials.
     pub owner: OwnerRef,
-    /// The user issued to the claim; `None` if the claim shares the provisioning credentials.
+    /// The user issued to the claim, or the role that its [ServiceAccount](Self::service_account) has; `None` if the claim
+    /// shares the provisioning credentials.
     pub user: Option<String>,
+    /// The ServiceAccount as which the claim's apps have access, as far as the store [has
+    /// that](super::Capabilities::service_accounts); `None`: they have keys.
+    pub service_account: Option<ServiceAccount>,
     /// When its keys are rotated.
     pub rotation: Rotation,
     /// What happens to the bucket when the claim is deleted, if it was created and its reclaimPolicy is Delete.
@@ -185,6 +190,7 @@ impl Plan {
             endpoint,
             owner: OwnerRef::default(),
             user: None,
+            service_account: None,
             rotation: Rotation::default(),
             on_delete: OnDelete::default(),
             name_suffix: String::new(),
@@ -202,6 +208,15 @@ impl Plan {
         self.bucket.strip_suffix(&self.name_suffix).unwrap_or(&self.bucket)
     }
 
+    /// What the store has for the claim, for messages; `None` if the claim shares the provisioning credentials.
+    pub(crate) fn identity(&self) -> Option<String> {
+        let user = self.user.as_deref()?;
+        Some(match &self.service_account {
+            Some(account) => format!("role {user:?} of ServiceAccount {:?}", account.name),
+            None => format!("user {user:?}"),
+        })
+    }
+
     /// With other provisioning credentials than the operator's own identity.
     pub fn with_owner(self, owner: OwnerRef) -> Self {
         Self { owner, ..self }
@@ -210,6 +225,11 @@ impl Plan {
     /// With a user for the claim.
     pub fn with_user(self, name: impl Into<String>) -> Self {
         Self { user: Some(name.into()), ..self }
+    }
+
+    /// With access of a ServiceAccount, and no keys.
+    pub fn with_service_account(self, account: ServiceAccount) -> Self {
+        Self { service_account: Some(account), ..self }
     }
 
     /// With times for the rotation of keys.

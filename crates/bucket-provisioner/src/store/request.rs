@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::access::Access;
+use super::authentication::ServiceAccount;
 use super::common::CommonParameters;
 use super::endpoint::Endpoint;
 use super::record::{ClaimId, Mode, Plan};
@@ -23,6 +24,8 @@ pub struct Request<'a, T> {
     pub mode: Mode,
     /// Name for a user of the claim.
     pub user: String,
+    /// The ServiceAccount as which the claim's apps have access, without keys; `None`: they have keys.
+    pub service_account: Option<ServiceAccount>,
     /// What the keys may do, by class and claim.
     pub access: Access,
     /// What class and claim set for the bucket.
@@ -48,13 +51,15 @@ impl<'a, T> Request<'a, T> {
     ) -> Self {
         let (bucket, user) = (bucket.into(), user.into());
         let (access, settings) = (common.access.of(claim.parts()), common.settings.of(claim.parts()));
-        Self { claim, class_name, bucket, mode, user, access, settings, parameters, written, common }
+        let service_account = None;
+        Self { claim, class_name, bucket, mode, user, service_account, access, settings, parameters, written, common }
     }
 
     /// The usual plan: the bucket and a user at this endpoint, and the class parameters as state.
     pub fn plan(&self, endpoint: Endpoint) -> Plan {
         let plan = Plan::new(&self.bucket, self.mode, endpoint).with_user(&self.user).with_access(self.access.clone());
         let plan = self.common.apply(plan).with_settings(self.settings.clone());
+        let plan = Plan { service_account: self.service_account.clone(), ..plan };
         self.written.iter().fold(plan, |plan, (name, value)| plan.with_parameter(name, value))
     }
 }
@@ -88,6 +93,7 @@ mod tests {
             class_name: "shelves",
             bucket: "photos-1".into(),
             mode: Mode::Created,
+            service_account: None,
             user: "shop-photos-1".into(),
             access: Access::default(),
             settings: Settings::default(),

@@ -47,6 +47,8 @@ pub enum ResourceKind {
     Bucket,
     /// A user.
     User,
+    /// The access of a claim by a role, which the claims of a ServiceAccount share.
+    Role,
 }
 
 /// Something in a store that carries the marks of a claim.
@@ -61,12 +63,19 @@ pub struct TaggedResource {
     pub claim: ClaimId,
     /// UID of the claim's cluster, if the marks say it.
     pub cluster: Option<String>,
+    /// The ServiceAccount of a role.
+    pub service_account: Option<String>,
 }
 
 impl TaggedResource {
     /// Something that was created for this claim, in the cluster with this uid.
     pub fn new(kind: ResourceKind, name: impl Into<String>, claim: ClaimId, cluster: Option<String>) -> Self {
-        Self { kind, name: name.into(), claim, cluster }
+        Self { kind, name: name.into(), claim, cluster, service_account: None }
+    }
+
+    /// With the ServiceAccount of the role.
+    pub fn with_service_account(self, name: impl Into<String>) -> Self {
+        Self { service_account: Some(name.into()), ..self }
     }
 }
 

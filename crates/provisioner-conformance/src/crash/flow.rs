@@ -92,6 +92,9 @@ pub struct Flow {
     pub settings: &'static [&'static str],
     /// It has no user of its own: its keys are the provisioning credentials.
     pub shares_keys: bool,
+    /// Its apps have access as a ServiceAccount, whose tokens have this audience: the claim names one, and its class has
+    /// the parameters for that. What the store has for it counts as a user without keys.
+    pub audience: Option<&'static str>,
     /// Only calls to the store are points. Those to Kubernetes are the same with every store.
     pub at_store_only: bool,
 }
@@ -104,7 +107,11 @@ impl fmt::Display for Flow {
             Step::Configure(_) => "Configure".to_owned(),
             step => format!("{step:?}"),
         };
-        let keys = if self.shares_keys { " with shared keys" } else { "" };
+        let keys = match self.audience {
+            Some(_) => " without keys",
+            None if self.shares_keys => " with shared keys",
+            None => "",
+        };
         let settings = if self.settings.is_empty() { "" } else { " with settings" };
         write!(f, "{step} {:?}{keys}{settings}", self.kind)
     }
@@ -113,7 +120,7 @@ impl fmt::Display for Flow {
 impl Flow {
     /// A flow whose class has the store's usual parameters, killed at every call.
     pub const fn of(kind: Kind, step: Step) -> Self {
-        Self { kind, step, parameters: &[], settings: &[], shares_keys: false, at_store_only: false }
+        Self { kind, step, parameters: &[], settings: &[], shares_keys: false, audience: None, at_store_only: false }
     }
 
     /// The flow whose calls are those of this one until the operator is killed.

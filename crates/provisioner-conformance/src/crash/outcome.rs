@@ -23,7 +23,7 @@ impl<B: Backend> Scene<B> {
         let (stage, world) = (&self.stage, &self.stage.world);
         // A claim whose keys are new is not ready for a while.
         world.wait_reason(CLAIM, "Bound").await;
-        let app = world.environment(CLAIM).await;
+        let app = self.app().await;
         stage.assert_usable(&app).await;
         if self.flow.shares_keys {
             let owner = stage.backend.owner();
@@ -40,14 +40,15 @@ impl<B: Backend> Scene<B> {
             assert_eq!(made.store.buckets.len(), buckets, "buckets: {made:#?}");
             assert_eq!(made.store.users.len(), usize::from(!self.flow.shares_keys), "users: {made:#?}");
             assert_eq!(self.missing(&made.store), [""; 0], "settings that the store does not have: {made:#?}");
-            self.wait_for_one_key(&app["AWS_ACCESS_KEY_ID"]).await;
+            self.wait_for_one_key(app.get("AWS_ACCESS_KEY_ID").map(String::as_str)).await;
         }
     }
 
     /// Waits until there is one key, or none where keys are shared. A store need not show at once that a key was deleted, so it is
     /// polled.
-    async fn wait_for_one_key(&self, key: &str) {
-        let wanted: Vec<&str> = if self.flow.shares_keys { Vec::new() } else { vec![key] };
+    async fn wait_for_one_key(&self, key: Option<&str>) {
+        assert_eq!(key.is_none(), self.flow.audience.is_some(), "the Secret has keys or not");
+        let wanted: Vec<&str> = key.into_iter().filter(|_| !self.flow.shares_keys).collect();
         let has = |made: &Inventory| made.users.values().flat_map(|user| &user.keys).eq(&wanted);
         if let Err(made) = self.seen_in_store(has).await {
             panic!("not the keys {wanted:?} alone: {:#?}", made.users);

@@ -1,14 +1,15 @@
 //! The environment of a flow.
 
 use futures::FutureExt as _;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::flow::{Corruption, Flow, Kind, Step};
-use crate::backend::{Ability, Backend, Bucket};
+use crate::backend::{Ability, Backend, Bucket, Outputs};
 use crate::program::Running;
 use crate::proxy::{Gate, Verdict};
 use crate::stage::{Footprint, Stage};
@@ -18,6 +19,10 @@ use crate::world::seen;
 pub(super) const CLAIM: &str = "photos";
 /// The claim whose bucket it shares.
 const CREATOR: &str = "creator";
+/// The ServiceAccount of a claim without keys.
+const SERVICE_ACCOUNT: &str = "web";
+/// Beside the outputs of such a claim: what is in the file that `AWS_WEB_IDENTITY_TOKEN_FILE` names.
+const TOKEN: &str = "AWS_WEB_IDENTITY_TOKEN";
 
 /// A stage with a class, and with foreign objects on it.
 pub(super) struct Scene<B> {
@@ -55,6 +60,11 @@ impl<B: Backend> Scene<B> {
         }
         if flow.kind == Kind::Shared {
             parameters.push(("claimsMaySet", "bucketClaimName"));
+        }
+        if flow.audience.is_some() {
+            let account = json!({ "metadata": { "name": SERVICE_ACCOUNT } });
+            let account: ServiceAccount = serde_json::from_value(account).unwrap();
+            stage.world.service_accounts().create(&PostParams::default(), &account).await.unwrap();
         }
         let class = stage.class("class", policy, &parameters).await;
         if flow.kind == Kind::Shared {
@@ -159,10 +169,24 @@ impl<B: Backend> Scene<B> {
 
     async fn bind(&self) {
         self.bind_unused().await;
-        let world = &self.stage.world;
         if self.stage.can(Ability::Apps) {
-            self.stage.backend.put(&world.environment(CLAIM).await, "something").await.unwrap();
+            self.stage.backend.put(&self.app().await, "something").await.unwrap();
         }
+    }
+
+    /// What an app of the claim has.
+    pub(super) async fn app(&self) -> Outputs {
+        let world = &self.stage.world;
+        let mut app = world.environment(CLAIM).await;
+        if let Some(audience) = self.flow.audience {
+            let request = json!({ "spec": { "audiences": [audience] } });
+            let request: TokenRequest = serde_json::from_value(request).unwrap();
+            let accounts = world.service_accounts();
+            let answer =
+                accounts.create_token_request(SERVICE_ACCOUNT, &PostParams::default(), &request).await.unwrap();
+            app.insert(TOKEN.to_owned(), answer.status.unwrap().token);
+        }
+        app
     }
 
     /// Loses the claim and brings it back from a backup; the Secret of a brownfield claim is not in it.
@@ -229,6 +253,9 @@ impl<B: Backend> Scene<B> {
         if let Step::Configure(edit) = self.flow.step {
             spec["additionalConfig"] = config(edit.before);
         }
+        if self.flow.audience.is_some() {
+            spec["additionalConfig"]["serviceAccountName"] = json!(SERVICE_ACCOUNT);
+        }
         spec["storageClassName"] = json!(self.class);
         spec
     }
@@ -257,7 +284,11 @@ impl<B: Backend> Scene<B> {
                 self.stage.world.wait_record_gone(&self.stage.world.record_name(CLAIM)).await;
             }
             Step::Abandon | Step::Remove | Step::Withdraw(_) => self.stage.world.wait_gone(CLAIM).await,
-            Step::Repair => self.stage.world.wait_secret(CLAIM, |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await,
+            Step::Repair => {
+                let is_keyless = self.flow.audience.is_some();
+                let has = |keys: &Outputs| is_keyless || keys.contains_key("AWS_ACCESS_KEY_ID");
+                self.stage.world.wait_secret(CLAIM, has).await;
+            }
             Step::Rotate => {
                 let rotated = |secret: Option<&Secret>| {
                     secret.is_some_and(|secret| {

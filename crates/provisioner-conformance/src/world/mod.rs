@@ -9,7 +9,7 @@ mod waits;
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -238,6 +238,11 @@ impl World {
     fn is_record_of(&self, record: &ObjectBucket, name: &str) -> bool {
         let state = record.spec.additional_state.clone().unwrap_or_default();
         state.get("claimNamespace") == Some(&self.namespace) && state.get("claimName").map(String::as_str) == Some(name)
+    }
+
+    /// The ServiceAccounts of the world's namespace.
+    pub fn service_accounts(&self) -> Api<ServiceAccount> {
+        Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// The entries of a claim's Secret.

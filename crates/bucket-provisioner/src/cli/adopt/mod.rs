@@ -234,10 +234,11 @@ fn lines(adoption: &Annotation, cluster: &str) -> Vec<String> {
         Some(other) if other != cluster => format!(" in another cluster ({other})"),
         _ => String::new(),
     };
-    let user = record.plan.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials");
+    let access = record.plan.identity();
+    let access = access.unwrap_or_else(|| "none: the claim uses the provisioning credentials".to_owned());
     lines.extend([
         format!("  bucket: {}, {}", record.plan.bucket, record.plan.mode.as_str()),
-        format!("  user:   {user}"),
+        format!("  access: {access}"),
         format!("  account: {}", record.account.as_deref().unwrap_or("not recorded")),
         format!("  previous claim: uid {}{origin}", record.claim.uid),
     ]);

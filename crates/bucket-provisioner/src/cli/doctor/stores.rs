@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
@@ -23,6 +24,8 @@ const LIMIT: Duration = ANSWER_LIMIT;
 /// The subject of findings about the Secret, or the identity of the pod.
 const OWNER: &str = "owner";
 const STORE: &str = "store";
+/// "Service account issuer discovery", Kubernetes documentation.
+const ISSUER: &str = "/.well-known/openid-configuration";
 
 /// A class by name, and what a claim of it would get; `None` if the class cannot be used.
 pub(super) type Planned<'a> = (String, Option<&'a Sample>);
@@ -33,6 +36,10 @@ pub(super) async fn examine<P: Provisioner>(
     classes: &[Planned<'_>],
     accounts: Option<&Accounts>,
 ) -> Vec<Vec<Finding>> {
+    let samples = classes.iter().filter_map(|(_, sample)| *sample);
+    let is_keyless = samples.into_iter().any(|sample| sample.record.plan.service_account.is_some());
+    let issuer = if is_keyless { issuer(session).await } else { None };
+    let issuer = issuer.as_deref();
     let accesses: Vec<_> = classes.iter().map(|_| OnceCell::new()).collect();
     let examined = classes.iter().enumerate().map(|(at, (_, sample))| {
         // Of classes with the same demands on the same store, only the first one is examined.
@@ -42,7 +49,7 @@ pub(super) async fn examine<P: Provisioner>(
             let Some((sample, access)) = sample.zip(access) else { return Vec::new() };
             let end = Instant::now() + LIMIT;
             let access = access.get_or_init(|| access_to(session, &sample.record, accounts, end)).await;
-            store(&session.store, &sample.record, access, end).await
+            store(&session.store, &sample.record, access, (issuer, end)).await
         }
     });
     let examined: Vec<_> = stream::iter(examined).buffered(AT_ONCE).collect().await;
@@ -133,12 +140,24 @@ fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
     of_others.collect()
 }
 
+/// The issuer of the cluster's tokens, if the API server shows it.
+async fn issuer<P>(session: &Session<P>) -> Option<String> {
+    let request = http::Request::get(ISSUER).body(Vec::new()).ok()?;
+    let configuration: Value = session.client.request(request).await.ok()?;
+    configuration["issuer"].as_str().map(str::to_owned)
+}
+
 /// Whether the store would accept what a class demands.
-async fn store<P: Provisioner>(provisioner: &P, planned: &Record, access: &Access<P>, end: Instant) -> Vec<Finding> {
+async fn store<P: Provisioner>(
+    provisioner: &P,
+    planned: &Record,
+    access: &Access<P>,
+    (issuer, end): (Option<&str>, Instant),
+) -> Vec<Finding> {
     let mut findings = access.findings.clone();
     if let Some((owner, account)) = &access.usable {
         let record = Record { account: account.clone(), ..planned.clone() };
-        match timeout_at(end, provisioner.examine(&owner.call(&record))).await {
+        match timeout_at(end, provisioner.examine(&owner.call(&record).with_issuer(issuer))).await {
             Ok(found) => findings.extend(found),
             Err(_elapsed) => findings.push(silent(&record)),
         }

@@ -239,15 +239,16 @@ async fn annotate_one<P: Provisioner>(
 ) -> Result<(), String> {
     planned.require_still_empty(session).await?;
     let Planned { orphan, annotation, .. } = planned;
-    let Orphan { claim, bucket, user, .. } = &*orphan;
+    let Orphan { claim, bucket, .. } = &*orphan;
+    // The role is that of other claims, too.
+    let user = orphan.user.as_ref().filter(|_| orphan.service_account.is_none());
     let record = Some(annotation.record()).filter(|_| !annotation.is_new);
     if !annotation.is_new {
         annotation.refresh(session).await?;
     }
     let present = find::present(session, &claim.namespace, &claim.name, &Records::default(), record.as_deref()).await?;
     let is_same = if annotation.is_new {
-        !records.may_name(&claim.uid, bucket.as_ref(), user.as_ref())
-            && present.map(|claim| claim.uid) == orphan.present_uid
+        !records.may_name(&claim.uid, bucket.as_ref(), user) && present.map(|claim| claim.uid) == orphan.present_uid
     } else {
         let again = judge::of_record(annotation.object.clone(), cluster, present.as_ref(), Timestamp::now());
         again.is_some_and(|again| (&again.reason, &again.present_uid) == (&orphan.reason, &orphan.present_uid))

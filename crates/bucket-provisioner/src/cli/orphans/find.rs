@@ -133,7 +133,9 @@ async fn held<P: Provisioner>(
                 problems.extend(inventory.problems.iter().map(|problem| format!("{name}: {problem}")));
                 notes.extend(nameless.first().map(|first| {
                     let (count, first) = (nameless.len(), &first.name);
-                    format!("{name}: {count} buckets or users whose tags name no valid claim; the first is {first:?}")
+                    format!(
+                        "{name}: {count} buckets, users or roles whose tags name no valid claim; the first is {first:?}"
+                    )
                 }));
                 notes.extend(inventory.unread.iter().map(|unread| format!("{name}: {unread}")));
             }

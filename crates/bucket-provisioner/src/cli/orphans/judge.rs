@@ -74,6 +74,7 @@ pub(crate) fn of_record(
     Some(Orphan {
         bucket: record::bucket(&object).map(str::to_owned),
         user: record.as_ref().and_then(|record| record.plan.user.clone()),
+        service_account: record.as_ref().and_then(service_account),
         account: record.and_then(|record| record.account),
         actions: actions.into_iter().map(Action::word).collect(),
         annotation,
@@ -100,11 +101,15 @@ pub(crate) fn unrecorded(
 ) -> (Vec<Held>, Vec<Held>) {
     let mut seen = HashSet::new();
     let unrecorded = held.into_iter().filter(|(_, stock)| !recorded.names(stock));
-    let once = unrecorded.filter(|(_, stock)| seen.insert((stock.kind, stock.name.clone())));
+    let once = unrecorded.filter(|(_, stock)| seen.insert((stock.kind, stock.name.clone(), stock.claim.uid.clone())));
     once.partition(|(_, stock)| stock.cluster.as_deref() == Some(cluster))
 }
 
-/// Orphans of the store. `present`: the claim that now has the tagged name. A bucket and the user of the same claim are
+fn service_account(record: &Record) -> Option<String> {
+    record.plan.service_account.as_ref().map(|account| account.name.clone())
+}
+
+/// Orphans of the store. `present`: the claim that now has the tagged name. A bucket and the access of the same claim are
 /// one orphan, because one ObjectBucket can be rebuilt for both.
 pub(crate) fn of_stock(
     stock: Vec<Held>,
@@ -114,21 +119,26 @@ pub(crate) fn of_stock(
 ) -> Vec<Orphan> {
     let buckets: HashSet<_> =
         stock.iter().filter(|(_, s)| s.kind == ResourceKind::Bucket).map(|(_, s)| s.claim.uid.clone()).collect();
-    let users: HashMap<_, _> = stock
+    let accesses: HashMap<_, _> = stock
         .iter()
-        .filter(|(_, s)| s.kind == ResourceKind::User)
-        .map(|(_, s)| (s.claim.uid.clone(), s.name.clone()))
+        .filter(|(_, s)| s.kind != ResourceKind::Bucket)
+        .map(|(_, s)| (s.claim.uid.clone(), (s.name.clone(), s.service_account.clone())))
         .collect();
-    let is_second = |s: &TaggedResource| s.kind == ResourceKind::User && buckets.contains(&s.claim.uid);
+    let is_second = |s: &TaggedResource| s.kind != ResourceKind::Bucket && buckets.contains(&s.claim.uid);
     let orphans = stock.into_iter().filter(|(_, s)| !is_second(s)).map(|(place, stock)| {
-        let is_bucket = stock.kind == ResourceKind::Bucket;
-        let user = if is_bucket { users.get(&stock.claim.uid).cloned() } else { Some(stock.name.clone()) };
+        let (is_bucket, access) = (stock.kind == ResourceKind::Bucket, accesses.get(&stock.claim.uid).cloned());
+        let (user, service_account) = access.map_or((None, None), |(name, account)| (Some(name), account));
         let present = present(&stock.claim);
         let (message, actions) = judged(&stock, recorded, present.as_ref(), user.is_some());
-        let kind = if is_bucket { Kind::Bucket } else { Kind::User };
+        let kind = match stock.kind {
+            ResourceKind::Bucket => Kind::Bucket,
+            ResourceKind::User => Kind::User,
+            ResourceKind::Role => Kind::Role,
+        };
         Orphan {
             bucket: is_bucket.then(|| stock.name.clone()),
             user,
+            service_account,
             account: account(place),
             actions: actions.into_iter().map(Action::word).collect(),
             present_uid: present.map(|claim| claim.uid),
@@ -147,16 +157,24 @@ fn judged(
     has_user: bool,
 ) -> (String, Vec<Action>) {
     let TaggedResource { kind, claim, .. } = stock;
-    let what = if *kind == ResourceKind::Bucket { "bucket" } else { "user" };
-    let lost = format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid);
+    let what = match kind {
+        ResourceKind::Bucket => "bucket",
+        ResourceKind::User => "user",
+        ResourceKind::Role => "role",
+    };
+    let lost = match kind {
+        ResourceKind::Role => format!("a policy of this role names claim {claim} of this cluster (uid {})", claim.uid),
+        _ => format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid),
+    };
     if !recorded.unreadable.is_empty() {
         let names = recorded.unreadable.iter().map(Unreadable::name).collect::<Vec<_>>().join(", ");
         let message = format!("{lost}, which an unreadable ObjectBucket may record; correct these first: {names}");
         return (message, Vec::new());
     }
     if let Some(record) = recorded.of_uid(&claim.uid).map(record::name) {
+        let rest = if *kind == ResourceKind::Role { "policy" } else { what };
         let message = format!(
-            "{lost}, whose ObjectBucket {record:?} names another {what}; delete the {what} by hand if nobody needs it"
+            "{lost}, whose ObjectBucket {record:?} names another {what}; delete the {rest} by hand if nobody needs it"
         );
         return (message, Vec::new());
     }
@@ -177,10 +195,10 @@ fn judged(
     }
 }
 
-/// A user without its bucket can only be revoked: the name of the bucket is not known.
+/// Access without its bucket can only be revoked: the name of the bucket is not known.
 fn possible_actions(kind: ResourceKind, has_user: bool) -> Vec<Action> {
     match kind {
-        ResourceKind::User => vec![Action::Revoke],
+        ResourceKind::User | ResourceKind::Role => vec![Action::Revoke],
         ResourceKind::Bucket if has_user => vec![Action::Remove, Action::Revoke],
         ResourceKind::Bucket => vec![Action::Remove],
     }
@@ -204,10 +222,12 @@ pub(crate) fn of_claim(claim: &Claim, program: &str) -> Orphan {
 
 /// A bound claim whose bucket does not exist, with the message of the store.
 pub(crate) fn of_lost_bucket(stored: &Stored, reason: &str, message: String) -> Orphan {
+    let service_account = service_account(&stored.record);
     let Record { claim, plan, account, .. } = stored.record.clone();
     Orphan {
         bucket: Some(plan.bucket),
         user: plan.user,
+        service_account,
         account,
         ..Orphan::new(Kind::ObjectBucketClaim, claim.to_string(), claim, reason, message)
     }

@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Bucket,
     /// A user that no ObjectBucket records.
     User,
+    /// A claim's access by the role of a ServiceAccount, that no ObjectBucket records.
+    Role,
     /// A claim without its ObjectBucket, or without its bucket.
     ObjectBucketClaim,
 }
@@ -29,7 +31,10 @@ pub(crate) struct Orphan {
     #[serde(flatten, serialize_with = "claim")]
     pub(crate) claim: ClaimId,
     pub(crate) bucket: Option<String>,
+    /// The user, or the role of the ServiceAccount.
     pub(crate) user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) service_account: Option<String>,
     pub(crate) account: Option<String>,
     pub(crate) reason: String,
     pub(crate) message: String,
@@ -62,6 +67,7 @@ impl Orphan {
             claim,
             bucket: None,
             user: None,
+            service_account: None,
             account: None,
             reason: reason.to_owned(),
             message,
@@ -80,6 +86,11 @@ impl Orphan {
         }
         if self.object.as_ref().is_some_and(|object| record::cluster_uid(object).is_none()) {
             let risk = "the ObjectBucket does not record its cluster: if it is a copy, another cluster still uses bucket and user";
+            return Some(risk.to_owned());
+        }
+        if self.kind == Kind::Role {
+            let risk =
+                "clusters that share an issuer share this role: if another one has the claim, its pods lose the bucket";
             return Some(risk.to_owned());
         }
         let waits = format!("claim {} exists, and may be a restored claim that waits for `adopt`", self.claim);

@@ -10,7 +10,7 @@ use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::request::{self, Asked};
 use crate::decide::sample::has_same_credentials;
-use crate::decide::{codec, record};
+use crate::decide::{codec, record, service_account};
 use crate::store::{ClaimId, Inventory, Provisioner, Record, TaggedResource};
 
 /// No claim has this uid.
@@ -30,9 +30,17 @@ pub(crate) struct Place {
 ///
 /// # Errors
 /// The class cannot be used; a sentence with the reason.
-pub(crate) fn planned<P: Provisioner>(store: &P, class: &Class, claim: ClaimId) -> Result<Record, String> {
+/// `account`: the ServiceAccount of its apps.
+pub(crate) fn planned<P: Provisioner>(
+    store: &P,
+    class: &Class,
+    claim: ClaimId,
+    account: &str,
+) -> Result<Record, String> {
     let wanted = WantedBucket::Generated { prefix: "lost".to_owned() };
-    let plan = request::plan(store, class, &claim, Asked::bucket(&wanted), None);
+    let config = service_account::config(class, account);
+    let asked = Asked { config: config.as_ref(), ..Asked::bucket(&wanted) };
+    let plan = request::plan(store, class, &claim, asked, None);
     Ok(would_be(class, plan.map_err(|problem| problem.to_string())?, claim))
 }
 
@@ -46,7 +54,7 @@ pub(crate) fn all<P: Provisioner>(
     let (mut places, mut accounts) = (Vec::<Place>::new(), Accounts::default());
     for class in classes.served_by(&session.provisioner).map(Class::read) {
         let nobody = ClaimId { namespace: "nobody".into(), name: "nobody".into(), uid: NOBODY.into() };
-        match planned(&session.store, &class, nobody) {
+        match planned(&session.store, &class, nobody, "nobody") {
             Err(problem) => problems.push(format!("StorageClass {:?} was not checked: {problem}", class.name)),
             Ok(record) if places.iter().any(|place| has_same_credentials(&place.record, &record)) => {}
             Ok(record) => places.push(Place { record, class: Some(class), is_listed: false }),

@@ -156,7 +156,8 @@ fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> Vec<Disposition> {
         Disposition::kept(format!("{kind} {name:?}"), why)
     };
     let bucket = orphan.bucket.as_ref().map(|bucket| kept("bucket", bucket, has_tags && is_created));
-    let user = orphan.user.as_ref().map(|user| kept("user", user, has_tags));
+    let what = if orphan.service_account.is_some() { "role" } else { "user" };
+    let user = orphan.user.as_ref().map(|user| kept(what, user, has_tags));
     bucket.into_iter().chain(user).collect()
 }
 
@@ -185,7 +186,8 @@ async fn lost<P: Provisioner>(
     let record = match (orphan.kind, &orphan.bucket) {
         (Kind::Bucket, Some(bucket)) => {
             let recorded = WantedBucket::Recorded(bucket.clone());
-            let known = of_tags(&session.client, &session.store, &class, orphan.claim.clone(), &recorded).await;
+            let asked = (&recorded, orphan.service_account.as_deref());
+            let known = of_tags(&session.client, &session.store, &class, orphan.claim.clone(), asked).await;
             known.map_err(|problem| problem.to_string())?
         }
         _ => of_user(session, &class, orphan, &found.cluster)?,
@@ -213,11 +215,27 @@ fn of_user<P: Provisioner>(
     orphan: &Orphan,
     cluster: &str,
 ) -> Result<Record, String> {
-    let mut record = planned(&session.store, class, orphan.claim.clone())?;
+    let mut record = planned_for(session, class, orphan)?;
     (record.plan.mode, record.reclaim_policy) = (Mode::Granted, ReclaimPolicy::Retain);
     record.plan.user.clone_from(&orphan.user);
     (record.cluster, record.account) = (Some(cluster.to_owned()), orphan.account.clone());
     Ok(record)
+}
+
+fn planned_for<P: Provisioner>(session: &Session<P>, class: &Class, orphan: &Orphan) -> Result<Record, String> {
+    // A bucket that is alone was of any class. What has a user was of a class with keys.
+    let nobody = if orphan.user.is_none() { "nobody" } else { "" };
+    let account = orphan.service_account.as_deref().unwrap_or(nobody);
+    planned(&session.store, class, orphan.claim.clone(), account)
+}
+
+/// Whether a record is of the store and account of a place. A class with keys and one without are at the same.
+fn is_at(record: &Record, place: &Record) -> bool {
+    let is_keyless = |record: &Record| record.plan.service_account.is_some();
+    match is_keyless(record) == is_keyless(place) {
+        true => has_same_credentials(record, place),
+        false => (&record.plan.owner, &record.plan.endpoint) == (&place.plan.owner, &place.plan.endpoint),
+    }
 }
 
 /// The class with whose settings the lost ObjectBucket is rebuilt. If the admin names none, a class of that store that
@@ -232,9 +250,12 @@ fn choose<P: Provisioner>(
     let place = orphan.place.and_then(|place| found.places.get(place)).ok_or("its store and account are unknown")?;
     let fits = |class: &Class| {
         wanted.is_none_or(|wanted| wanted == class.name)
-            && planned(&session.store, class, orphan.claim.clone()).is_ok_and(|record| {
-                has_same_credentials(&record, &place.record)
-                    && (orphan.kind == Kind::User || record.plan.mode == Mode::Created)
+            && planned_for(session, class, orphan).is_ok_and(|record| {
+                // The name of a role is a digest of what the class sets for it.
+                let has_role = orphan.service_account.is_none() || record.plan.user == orphan.user;
+                is_at(&record, &place.record)
+                    && has_role
+                    && (orphan.kind != Kind::Bucket || record.plan.mode == Mode::Created)
             })
     };
     let mut fitting: Vec<_> = classes.served_by(&session.provisioner).map(Class::read).filter(fits).collect();

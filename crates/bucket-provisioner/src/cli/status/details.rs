@@ -79,6 +79,8 @@ pub(crate) struct RecordDetails {
     pub(crate) region: String,
     pub(crate) host: String,
     pub(crate) user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) service_account: Option<String>,
     pub(crate) account: Option<String>,
     pub(crate) owner_secret: Option<String>,
     pub(crate) owner_role: Option<String>,
@@ -184,6 +186,7 @@ fn recorded(stored: Stored) -> RecordDetails {
         region: plan.endpoint.region,
         host: plan.endpoint.url.unwrap_or(plan.endpoint.host),
         user: plan.user,
+        service_account: plan.service_account.map(|account| account.name),
         account,
         owner_secret: plan.owner.secret.map(|secret| secret.to_string()),
         owner_role: plan.owner.role.map(|role| role.name),

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use indicatif::HumanBytes;
 
-use super::details::{ClaimDetails, EventRow, RecordDetails};
+use super::details::{ClaimDetails, EventRow, Keys, RecordDetails};
 use super::table;
 use crate::api::ClaimPhase;
 use crate::cli::output::{ago, clean, painted, until};
@@ -64,7 +64,15 @@ fn of_record(page: &mut Page, record: &RecordDetails) {
     }
     page.line("Region", &format!("{} at {}", record.region, record.host));
     page.some("Account", record.account.as_deref());
-    page.line("User", record.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials"));
+    match &record.service_account {
+        Some(account) => {
+            page.some("Role", record.user.as_deref());
+            page.line("ServiceAccount", account);
+        }
+        None => {
+            page.line("User", record.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials"));
+        }
+    }
     let secret = record.owner_secret.as_ref().map(|secret| format!("Secret {secret}"));
     page.line("Credentials", secret.as_deref().unwrap_or("the operator's own identity"));
     page.some("Assumed role", record.owner_role.as_deref());
@@ -78,7 +86,11 @@ fn of_record(page: &mut Page, record: &RecordDetails) {
 
 fn of_keys(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
     let row = &details.claim;
+    let is_keyless = details.record.as_ref().is_ok_and(|record| record.service_account.is_some());
     match &details.keys {
+        Ok(Keys { present_id: None, .. }) if is_keyless => {
+            page.line("Keys", "none: apps have access as the ServiceAccount")
+        }
         Err(why) => page.line("Keys", &format!("not known: {why}")),
         Ok(keys) => {
             page.line("Keys", &format!("{}{}", keys.present_id.as_deref().unwrap_or("none"), row.keys.text(now)));

@@ -23,7 +23,7 @@ use crate::objects::{claims, crds};
 use crate::reconcile::owner::{self, Owner};
 use crate::reconcile::takeover;
 use crate::state::context::Context;
-use crate::store::{AppCredentials, Provisioner, Record};
+use crate::store::{AppCredentials, Plan, Provisioner, Record};
 
 pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) ctx: &'a Context<P>,
@@ -60,7 +60,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let config_maps = ctx.config_maps_in(&claim.id.namespace);
         let (owner, (secret, writable), config_map) = tokio::try_join!(
             owner::of_record(ctx, &record),
-            try_new_secret(ctx, &claim),
+            try_new_secret(ctx, &claim, &record.plan),
             outputs::read(&config_maps, &claim.id, None),
         )?;
         let record = Box::new(Record { account: owner.account.clone(), ..*record });
@@ -127,13 +127,24 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     fn keys_so_far(&self) -> Result<Keys<AppCredentials>, Error> {
         let (ctx, stored) = (self.ctx, self.stored()?);
-        let Some(secret) = self.secret.existing() else { return Ok(Keys::None) };
-        let present = output_data::credentials(secret);
+        let plan = &stored.record.plan;
+        let is_keyless = plan.service_account.is_some();
+        let Some(secret) = self.secret.existing() else {
+            // The access of a ServiceAccount does not need the Secret; pods refer to it.
+            let ready = stored.bound() && self.status_is_ready(stored);
+            let missing = Keys::InSecret { keys: AppCredentials::without_keys(), up_to_date: false, proven: ready };
+            return Ok(if is_keyless && stored.bound() { missing } else { Keys::None });
+        };
+        let present = output_data::credentials_by(plan, secret);
         let inherited = matches!(self.secret, Current::Restored(_));
         // Keys that somebody else wrote into the Secret were not issued by the store. Restored ones are tried.
-        let written = inherited || !stored.by_us() || ctx.field_manager.wrote(&secret.metadata, &wire::secret::ALL);
+        let is_unedited = match is_keyless {
+            true => stored.bound() || ctx.field_manager.has_written(&secret.metadata),
+            false => ctx.field_manager.wrote(&secret.metadata, &wire::secret::ALL),
+        };
+        let written = inherited || !stored.by_us() || is_unedited;
         // Shared keys are copied from the provisioning Secret until they work, and whenever that Secret changes.
-        let own = stored.record.plan.user.is_some();
+        let own = plan.user.is_some();
         let shared = own || stored.bound() && ctx.shares_present_keys(&stored.record, &self.notes);
         let extra = self.output_metadata(Some(secret.meta()));
         let label = (ctx.label.as_str(), &extra);
@@ -238,10 +249,10 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 }
 
 /// The Secret of a new claim, and whether a dry run has shown that it can be written: that costs no more than a look.
-async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<Secret>, bool), Error> {
+async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim, plan: &Plan) -> Result<(Current<Secret>, bool), Error> {
     let secrets = ctx.secrets_in(&claim.id.namespace);
     let extra = OutputMetadata::of_bound(claim.config(), None);
-    let sample = output_data::sample_secret(&claim.id, &ctx.label, &extra);
+    let sample = output_data::sample_secret(&claim.id, plan, &ctx.label, &extra);
     match outputs::try_create(&secrets, &ctx.field_manager, &sample).await? {
         Some(absent) => Ok((absent, true)),
         None => Ok((outputs::read(&secrets, &claim.id, None).await?, false)),

@@ -12,6 +12,7 @@ use crate::decide::steps::{Keys, Verb};
 use crate::decide::{output_data, store_outputs};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
+use crate::objects::tokens::{self, Token};
 use crate::objects::{claims, events, records, status};
 use crate::reasons;
 use crate::reconcile::next::Next;
@@ -90,7 +91,9 @@ impl<P: Provisioner> Attempt<'_, P> {
     pub(super) async fn try_secret(&self) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, &self.claim.id);
         let extra = self.output_metadata(self.secret.existing().map(|secret| secret.meta()));
-        let (secrets, sample) = (ctx.secrets_in(&id.namespace), output_data::sample_secret(id, &ctx.label, &extra));
+        let plan = &self.stored()?.record.plan;
+        let (secrets, sample) =
+            (ctx.secrets_in(&id.namespace), output_data::sample_secret(id, plan, &ctx.label, &extra));
         match &self.secret {
             _ if self.writable => Ok(()),
             Current::Absent => outputs::try_create(&secrets, &ctx.field_manager, &sample).await.map(drop),
@@ -98,6 +101,11 @@ impl<P: Provisioner> Attempt<'_, P> {
                 outputs::try_patch(&secrets, &ctx.field_manager, found, &sample).await
             }
         }
+    }
+
+    /// Whether the claim's apps have access without keys.
+    fn is_keyless(&self) -> Result<bool, Error> {
+        Ok(self.stored()?.record.plan.service_account.is_some())
     }
 
     /// Whether the claim's Secret already contains the present provisioning keys.
@@ -133,6 +141,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
         match (&self.keys, &notes.retiring) {
             (Keys::Pending { .. }, Some(previous)) => self.pending_key_published(previous).await,
+            (Keys::Issued(_), _) if self.is_keyless()? && self.stored()?.bound() => self.report_restored().await,
+            (Keys::Issued(_), _) if self.is_keyless()? => {}
             // An app may have the previous keys, which the store has deleted.
             (Keys::Issued(_), _) if !shares && self.stored()?.bound() => self.report_replacement().await,
             _ => {}
@@ -145,6 +155,13 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
+    /// The access of a bound claim without keys was granted again.
+    async fn report_restored(&self) {
+        let note = "the access of the claim's ServiceAccount was missing at the store; it was restored";
+        tracing::warn!(reason = reasons::REPAIRED, "{note}");
+        events::event(self.ctx, &self.claim.id, Severity::Warning, reasons::REPAIRED, note).await;
+    }
+
     /// The keys of a bound claim were replaced without a grace period.
     async fn report_replacement(&self) {
         let note = "the claim's previous keys were lost or did not work, and are deleted; its Secret contains new ones; when the \
@@ -155,6 +172,9 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// The notes on the keys that are about to be written.
     fn notes_on_keys(&self, shares: bool) -> Result<KeyNotes, Error> {
+        if self.is_keyless()? {
+            return Ok(KeyNotes::default());
+        }
         let (now, request) = (Timestamp::now(), self.claim.rotate_request.as_deref());
         Ok(match &self.keys {
             Keys::Pending { .. } => {
@@ -194,12 +214,27 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// Tries the keys once, because bound means usable. `Some`: try them again later.
+    /// Tries the keys once, or the access of the claim's ServiceAccount, because bound means usable. `Some`: try them again
+    /// later.
     pub(super) async fn probe(&mut self) -> Result<Option<Next>, Error> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
+        let token = match tokens::request(ctx, record).await? {
+            Some(Token::Denied(answer)) => {
+                let note = format!(
+                    "the access of the claim's ServiceAccount was not tried, because the operator may not request a token of it: {answer}"
+                );
+                tracing::warn!(reason = reasons::NOT_TRIED, "{note}");
+                events::event(ctx, &self.claim.id, Severity::Warning, reasons::NOT_TRIED, &note).await;
+                self.keys.set_proven(true);
+                return Ok(None);
+            }
+            Some(Token::Issued(token)) => Some(token),
+            None => None,
+        };
         let parameters = owner::parameters::<P>(record)?;
         let is_settled = ctx.memory.get(&self.claim.id, |m| m.waits.refused_for()) >= MAX_DENIED;
-        let call = ProbeCall::new(record, &parameters, self.credentials()?).with_settled(is_settled);
+        let call = ProbeCall::new(record, &parameters, self.credentials()?).with_token(token.as_ref());
+        let call = call.with_settled(is_settled);
         let answer = ctx.call_store(record, Box::pin(ctx.provisioner.probe(&call))).await?;
         let (refused, denied) = match answer {
             Probe::Usable => {

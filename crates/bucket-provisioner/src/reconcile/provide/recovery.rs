@@ -82,7 +82,8 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     Ok(match ctx.call_store(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &ids))).await {
         // For a bucket that existed before, only the user is proof.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
-            Proof::Lost("the claim's user does not exist, or does not have the key in the claim's Secret".to_owned())
+            let identity = record.plan.identity().unwrap_or_default();
+            Proof::Lost(format!("{identity} does not exist, or nothing there shows that it is the claim's"))
         }
         Ok(_) => Proof::Seen(record.into()),
         Err(failure) if failure.is_lost() => Proof::Lost(failure.to_string()),

@@ -119,7 +119,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             self.notes.retiring.as_ref().filter(|key| !is_retiring || key.at > now).map(|key| key.id.clone());
         let denied = ctx.memory.get(&self.claim.id, |m| m.upkeep.denied_key()).map(|keys| keys.access_key_id);
         let kept = [Some(present.as_str()), retiring.as_deref(), denied.as_deref()];
-        let kept: Vec<&str> = kept.into_iter().flatten().collect();
+        let kept: Vec<&str> = kept.into_iter().flatten().filter(|key| !key.is_empty()).collect();
         let answer = match self.owner_for_removal().await {
             Ok(owner) => ctx.call_store(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &kept))).await,
             Err(error) => Err(error),
@@ -291,10 +291,10 @@ impl<P: Provisioner> Attempt<'_, P> {
 fn unapplied(changes: Changes) -> &'static str {
     match changes {
         Changes { settings: true, access: false } => "the new settings of the bucket could not be applied",
-        Changes { settings: false, access: true } => "the new access mode of the claim's keys could not be applied",
+        Changes { settings: false, access: true } => "the claim's new access mode could not be applied",
         Changes { settings: true, access: true } => {
-            "the new access mode of the claim's keys and the new settings of the bucket could not be applied"
+            "the claim's new access mode and the new settings of the bucket could not be applied"
         }
-        Changes { settings: false, access: false } => "bucket and user could not be checked",
+        Changes { settings: false, access: false } => "bucket and access could not be checked",
     }
 }

@@ -306,10 +306,21 @@ impl Memory {
 
     /// Remembers what a claim waits for.
     pub(crate) fn wait_for(&self, claim: &ClaimId, awaited: Option<Awaited>) {
-        let is_some = awaited.is_some();
-        self.entry(claim, |m| m.waits.wait_for(awaited));
+        self.note_wait(claim, |waits| waits.wait_for(awaited));
+    }
+
+    /// Remembers whether a claim waits for its ServiceAccount, beside what else it waits for.
+    pub(crate) fn wait_for_account(&self, claim: &ClaimId, account: Option<Awaited>) {
+        self.note_wait(claim, |waits| waits.wait_for_account(account));
+    }
+
+    fn note_wait(&self, claim: &ClaimId, note: impl FnOnce(&mut Waits)) {
+        let waits = self.entry(claim, |m| {
+            note(&mut m.waits);
+            m.waits.awaits_something()
+        });
         let mut waiting = self.waiting.lock();
-        if is_some {
+        if waits {
             waiting.insert(claim.uid.clone());
         } else {
             waiting.remove(&claim.uid);
@@ -368,6 +379,13 @@ mod tests {
     fn a_change_wakes_the_claims_that_wait_for_it() {
         let memory = Memory::default();
         let is_waiting = |memory: &Memory| !memory.waiting.lock().is_empty();
+        let account = Awaited::ServiceAccount("ns".into(), "web".into());
+        memory.wait_for(&claim(), Some(Awaited::Creator("ns".into(), "c".into())));
+        memory.wait_for_account(&claim(), Some(account.clone()));
+        assert_eq!(memory.wake_for(&[Awaited::Creator("ns".into(), "c".into())]).len(), 1, "both are waited for");
+        memory.wait_for(&claim(), None);
+        assert_eq!(memory.wake_for(&[account]).len(), 1);
+        memory.wait_for_account(&claim(), None);
         let (photos, other) = (Awaited::Bucket("photos".into()), Awaited::Bucket("other".into()));
         memory.wait_for(&claim(), Some(photos.clone()));
         assert!(memory.wake_for(&[other]).is_empty());

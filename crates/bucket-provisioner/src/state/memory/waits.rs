@@ -45,15 +45,19 @@ pub(crate) struct Waits {
     owner_secret: Option<Box<OwnerSecret>>,
     /// What else the claim waits for.
     awaited: Option<Box<Awaited>>,
+    /// Its ServiceAccount, beside that.
+    account: Option<Box<Awaited>>,
 }
 
-/// What a claim waits for, until an ObjectBucket changes.
+/// What a claim waits for, until an ObjectBucket or a ServiceAccount changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// That no other ObjectBucket names this bucket, which is to be deleted.
     Bucket(String),
     /// The bucket of the claim with this namespace and name.
     Creator(String, String),
+    /// The ServiceAccount with this namespace and name.
+    ServiceAccount(String, String),
 }
 
 impl Waits {
@@ -181,13 +185,18 @@ impl Waits {
         self.awaited = awaited.map(Box::new);
     }
 
+    /// Remembers whether the claim waits for its ServiceAccount.
+    pub(super) fn wait_for_account(&mut self, account: Option<Awaited>) {
+        self.account = account.map(Box::new);
+    }
+
     pub(super) fn awaits_something(&self) -> bool {
-        self.awaited.is_some()
+        self.awaited.is_some() || self.account.is_some()
     }
 
     /// Ends the wait if it is for this.
     pub(super) fn wake_for(&mut self, changed: &Awaited) -> bool {
-        let waits = self.awaited.as_deref() == Some(changed);
+        let waits = [&self.awaited, &self.account].into_iter().any(|awaited| awaited.as_deref() == Some(changed));
         if waits {
             self.schedule.wake();
         }

@@ -14,7 +14,7 @@ use crate::class::target::{BucketRef, Target};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::store::Store;
-use crate::iam::user;
+use crate::iam::{role, user};
 use crate::s3::bucket;
 use crate::s3::tagging;
 use crate::s3::tags::{self, Tags};
@@ -95,23 +95,37 @@ pub(crate) async fn inventory(
             found.filter(|name| uid_in(name).is_some()).collect()
         }
     };
+    let roles: Vec<String> = match (names(ResourceKind::Role), &target.role) {
+        (_, None) => Vec::new(),
+        (Some(roles), _) => roles,
+        (None, Some(role)) => role::list(store, role.path).await?,
+    };
     let account = target.record.account.as_deref();
-    let mut sorted = Sorted { provisioner, ..Sorted::default() };
+    let mut sorted = Sorted::default();
+    let found = |kind, name: &str, tags| {
+        let tags = if_it_exists(tags)?;
+        Ok::<_, Error>(tags.and_then(|tags| marked(kind, name, &tags, provisioner)).into_iter().collect::<Vec<_>>())
+    };
     let reads = buckets.into_iter().map(async |name| {
         let tags = tagging::read(store, BucketRef { name: &name, account }).await;
-        (name, if_it_exists(tags))
+        (found(ResourceKind::Bucket, &name, tags), name)
     });
     let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
-    while let Some((name, answer)) = answers.next().await {
-        sorted.add(ResourceKind::Bucket, name, answer)?;
+    while let Some((answer, name)) = answers.next().await {
+        sorted.add(ResourceKind::Bucket, &name, answer)?;
     }
     let reads = users.into_iter().map(async |name| {
         let tags = user::tags_of(store, &name).await;
-        (name, if_it_exists(tags))
+        (found(ResourceKind::User, &name, tags), name)
     });
     let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
-    while let Some((name, answer)) = answers.next().await {
-        sorted.add(ResourceKind::User, name, answer)?;
+    while let Some((answer, name)) = answers.next().await {
+        sorted.add(ResourceKind::User, &name, answer)?;
+    }
+    let reads = roles.into_iter().map(async |name| (role::accesses(store, &name, provisioner).await, name));
+    let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
+    while let Some((answer, name)) = answers.next().await {
+        sorted.add(ResourceKind::Role, &name, answer.map_err(Error::from))?;
     }
     Ok(sorted.end())
 }
@@ -132,8 +146,7 @@ const DENIED: &str = "the provisioning credentials may not read (s3:GetBucketTag
 
 /// What was read, and how many reads failed.
 #[derive(Default)]
-struct Sorted<'a> {
-    provisioner: &'a str,
+struct Sorted {
     stock: Vec<TaggedResource>,
     buckets_read: u64,
     in_other_regions: u64,
@@ -144,17 +157,17 @@ struct Sorted<'a> {
     failed_in_a_row: u32,
 }
 
-impl Sorted<'_> {
+impl Sorted {
     /// Adds an answer: a failed read loses only this one.
     ///
     /// # Errors
     /// It makes no sense to read any further.
-    fn add(&mut self, kind: ResourceKind, name: String, answer: Result<Option<Tags>, Error>) -> Result<(), Error> {
+    fn add(&mut self, kind: ResourceKind, name: &str, answer: Result<Vec<TaggedResource>, Error>) -> Result<(), Error> {
         let error = match answer {
-            Ok(tags) => {
+            Ok(found) => {
                 self.failed_in_a_row = 0;
                 self.buckets_read += u64::from(kind == ResourceKind::Bucket);
-                self.stock.extend(tags.and_then(|tags| marked(kind, name, &tags, self.provisioner)));
+                self.stock.extend(found);
                 return Ok(());
             }
             Err(error) => error,
@@ -164,7 +177,7 @@ impl Sorted<'_> {
             Error::AccessDenied { .. } if kind == ResourceKind::Bucket => {
                 self.denied += 1;
                 // Most buckets of an account are not of claims, and the shipped policies do not allow reading them.
-                if uid_in(&name).is_some() {
+                if uid_in(name).is_some() {
                     self.first_denied.get_or_insert(error);
                 }
             }
@@ -198,15 +211,15 @@ impl Sorted<'_> {
             found = found.with_problem(format!("no bucket of a claim could be read: {denied}"));
         }
         if let Some(first) = self.first_failed {
-            found =
-                found.with_problem(format!("{} buckets or users could not be read, the first: {first}", self.failed));
+            found = found
+                .with_problem(format!("{} buckets, users or roles could not be read, the first: {first}", self.failed));
         }
         found
     }
 }
 
 /// The claim that the tags name, if this provisioner wrote them.
-fn marked(kind: ResourceKind, name: String, tags: &Tags, provisioner: &str) -> Option<TaggedResource> {
+fn marked(kind: ResourceKind, name: &str, tags: &Tags, provisioner: &str) -> Option<TaggedResource> {
     if tags::value(tags, tags::MANAGED_BY) != Some(provisioner) {
         return None;
     }
@@ -237,22 +250,22 @@ mod tests {
 
     #[test]
     fn one_failed_read_is_a_problem_and_many_in_a_row_are_an_error() {
-        let tags = tags::of_record("ours", &record());
-        let mut sorted = Sorted { provisioner: "ours", ..Sorted::default() };
+        let marked = TaggedResource::new(ResourceKind::Bucket, "b", record().claim, None);
+        let mut sorted = Sorted::default();
         for _ in 0..2 {
             for _ in 1..FAILURES {
-                assert!(sorted.add(ResourceKind::User, "u".into(), Err(unreachable())).is_ok());
+                assert!(sorted.add(ResourceKind::User, "u", Err(unreachable())).is_ok());
             }
-            assert!(sorted.add(ResourceKind::Bucket, "b".into(), Ok(Some(tags.clone()))).is_ok());
+            assert!(sorted.add(ResourceKind::Bucket, "b", Ok(vec![marked.clone()])).is_ok());
         }
         for _ in 1..FAILURES {
-            assert!(sorted.add(ResourceKind::User, "u".into(), Err(unreachable())).is_ok());
+            assert!(sorted.add(ResourceKind::User, "u", Err(unreachable())).is_ok());
         }
-        assert!(sorted.add(ResourceKind::User, "u".into(), Err(unreachable())).is_err());
+        assert!(sorted.add(ResourceKind::User, "u", Err(unreachable())).is_err());
         let found = sorted.end();
         assert_eq!((found.stock.len(), found.problems.len()), (2, 1), "{found:?}");
         let expired = Error::CredentialsExpired { identity: Identity::Ambient };
-        assert!(Sorted::default().add(ResourceKind::Bucket, "b".into(), Err(expired)).is_err());
+        assert!(Sorted::default().add(ResourceKind::Bucket, "b", Err(expired)).is_err());
     }
 
     #[test]
@@ -264,17 +277,17 @@ mod tests {
             Err(Error::AccessDenied { call: Box::new(call), message: None })
         };
         let mut sorted = Sorted::default();
-        sorted.add(ResourceKind::Bucket, "theirs".into(), denied()).unwrap();
-        sorted.add(ResourceKind::Bucket, "plain".into(), Ok(Some(Vec::new()))).unwrap();
+        sorted.add(ResourceKind::Bucket, "theirs", denied()).unwrap();
+        sorted.add(ResourceKind::Bucket, "plain", Ok(Vec::new())).unwrap();
         let some = sorted.end();
         assert_eq!((some.unread.len(), some.problems.len()), (1, 0), "{some:?}");
         let mut sorted = Sorted::default();
-        sorted.add(ResourceKind::Bucket, "theirs".into(), denied()).unwrap();
+        sorted.add(ResourceKind::Bucket, "theirs", denied()).unwrap();
         let none = sorted.end();
         assert_eq!((none.unread.len(), none.problems.len()), (1, 0), "{none:?}");
         let mut sorted = Sorted::default();
         let ours = format!("photos-{}", record().claim.uid);
-        sorted.add(ResourceKind::Bucket, ours, denied()).unwrap();
+        sorted.add(ResourceKind::Bucket, &ours, denied()).unwrap();
         let none = sorted.end();
         assert!(none.problems.iter().any(|problem| problem.contains("no bucket of a claim")), "{none:?}");
     }
@@ -282,10 +295,10 @@ mod tests {
     #[test]
     fn only_what_this_provisioner_has_marked_is_counted() {
         let tags = tags::of_record("aws-s3.io/bucket", &record());
-        let found = |provisioner| marked(ResourceKind::Bucket, "b".into(), &tags, provisioner);
+        let found = |provisioner| marked(ResourceKind::Bucket, "b", &tags, provisioner);
         assert_eq!(found("aws-s3.io/bucket").map(|stock| stock.claim), Some(record().claim));
         assert_eq!(found("example.com/bucket"), None, "another provisioner's");
         let unmarked: Tags = tags.iter().filter(|(key, _)| key != tags::MANAGED_BY).cloned().collect();
-        assert_eq!(marked(ResourceKind::Bucket, "b".into(), &unmarked, "aws-s3.io/bucket"), None);
+        assert_eq!(marked(ResourceKind::Bucket, "b", &unmarked, "aws-s3.io/bucket"), None);
     }
 }

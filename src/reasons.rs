@@ -28,6 +28,10 @@ bucket_provisioner::reasons! {
         QUOTA_EXCEEDED = "QuotaExceeded": "there are too many buckets, users or the like in the account", "raise the quota of buckets, or clean up; an account can have 5,000 users, and no more";
         USER_TAKEN = "UserTaken": "an IAM user of the claim's name exists without its tag", "delete that user";
         NOT_SUPPORTED = "NotSupported": "the store lacks an operation", "use a store that has it";
+        OIDC_PROVIDER_MISSING = "OidcProviderMissing": "the account has no identity provider for the issuer of the cluster's tokens (`oidcProvider`)", "create it, or correct `oidcProvider` in a new class";
+        OIDC_PROVIDER_MISMATCH = "OidcProviderMismatch": "the identity provider of the class does not accept the tokens of the cluster", "compare `oidcProvider` with the cluster's issuer, and `oidcAudience` with the provider's client ids; the issuer's keys must be public";
+        ROLE_TAKEN = "RoleTaken": "an IAM role of the ServiceAccount's name exists without its tags", "delete that role";
+        ROLE_FULL = "RoleFull": "the role of the ServiceAccount has no room for the policy of one more claim", "use another ServiceAccount for the claim";
         KEY_UNUSABLE = "KeyUnusable": "the claim's keys cannot use the KMS key of the class (`kmsKey`)", "enable the key, correct `kmsKey`, or allow the account's IAM policies in the key's policy";
         REJECTED = "Rejected": "AWS refused for another reason; the message has the error code and text of AWS", "follow that text; if it does not help, check that the endpoint of the class is that of the store";
         THROTTLED = "Throttled": "AWS limits the rate of calls", "wait: the operator queues the calls and continues by itself";

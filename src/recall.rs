@@ -6,7 +6,7 @@ use crate::class::names::USER_MAX;
 use crate::class::target::Target;
 use crate::client::error::Error;
 use crate::client::store::Store;
-use crate::iam::user;
+use crate::iam::{role, user};
 use crate::s3::tagging;
 use crate::s3::tags::{self, Tags};
 use bucket_provisioner::store::{ClaimId, Mode, Recalled, names};
@@ -19,6 +19,13 @@ pub(crate) async fn recall(store: &Store, target: &Target<'_>) -> Result<Option<
         Mode::Created => claimant(&tagging::read(store, target.bucket_ref()).await?),
         // A bucket that existed before was created for no claim.
         Mode::Granted => None,
+    };
+    // Nor has it a user of the claim's own.
+    let claim = match (claim, &target.role) {
+        (None, Some(role)) if target.record.plan.mode == Mode::Granted && role::has_policy(store, role).await? => {
+            Some((target.record.claim.clone(), None))
+        }
+        (claim, _) => claim,
     };
     let user = match (&claim, target.user) {
         (_, None) => None,

@@ -28,7 +28,7 @@ use crate::{AwsProvisioner, Error, Owner};
 use bucket_provisioner::store::{
     self, AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, ClaimId, Content, CreateError, Endpoint,
     Finding, Inventory, Mode, Owner as _, OwnerSource, Plan, Probe, ProbeCall, Provisioner as _, ReclaimPolicy, Record,
-    SecretRef,
+    SecretRef, ServiceAccount,
 };
 
 pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
@@ -98,6 +98,20 @@ pub(crate) fn at_foreign_iam(mut record: Record) -> Record {
 pub(crate) fn granted() -> Record {
     let mut record = named("us-west-1");
     record.plan.mode = Mode::Granted;
+    record
+}
+
+/// The role of [`keyless`].
+pub(crate) const ROLE: &str = "shop-web-0123456789ab";
+
+/// A claim whose apps have access as a ServiceAccount.
+pub(crate) fn keyless() -> Record {
+    let mut record = record();
+    record.plan.user = Some(ROLE.into());
+    record.plan.service_account = Some(ServiceAccount::new("web").with_audience("sts.amazonaws.com"));
+    let provider = format!("arn:aws:iam::{ACCOUNT}:oidc-provider/oidc.example.com/id");
+    record.plan.state.insert("oidcProvider".into(), provider);
+    record.plan.state.insert("policyName".into(), format!("photos-{UID}"));
     record
 }
 
@@ -259,6 +273,17 @@ impl Stage {
         self.provisioner.probe(&ProbeCall::new(record, &(), credentials)).await
     }
 
+    pub(crate) async fn probe_with_token(
+        &self,
+        record: &Record,
+        credentials: &AppCredentials,
+        token: &str,
+    ) -> Result<Probe, Error> {
+        let token = token.to_owned().into();
+        let call = ProbeCall::new(record, &(), credentials).with_token(Some(&token));
+        self.provisioner.probe(&call).await
+    }
+
     pub(crate) async fn check(&self, record: &Record, keys: &[&str]) -> Result<Checkup, Error> {
         self.provisioner.check(&self.call(record), keys).await
     }
@@ -271,8 +296,8 @@ impl Stage {
         self.provisioner.account(&self.call(record)).await
     }
 
-    pub(crate) async fn examine(&self, record: &Record) -> Vec<Finding> {
-        self.provisioner.examine(&self.call(record)).await
+    pub(crate) async fn examine(&self, record: &Record, issuer: Option<&str>) -> Vec<Finding> {
+        self.provisioner.examine(&self.call(record).with_issuer(issuer)).await
     }
 
     pub(crate) async fn revoke(&self, record: &Record, present: Option<&AppCredentials>) -> Result<Removed, Error> {

@@ -26,7 +26,7 @@ use crate::doctor;
 use crate::doctor::Asked;
 use crate::iam::revoke::Ended;
 use crate::iam::user::UserSteps;
-use crate::iam::{policy, probe, revoke, upkeep, user};
+use crate::iam::{policy, probe, revoke, role, upkeep, user, web_identity};
 use crate::inventory;
 use crate::progress::Unfinished;
 use crate::reasons;
@@ -112,7 +112,8 @@ impl AwsProvisioner {
     }
 
     fn target<'a>(&self, record: &'a Record) -> Result<Target<'a>, Error> {
-        Ok(Target::of(record, self.environment()?))
+        let target = Target::of(record, self.environment()?);
+        target.check_access().map(|()| target)
     }
 
     /// Keeps two claims of this process from creating a bucket of the same chosen name at the same time, where the
@@ -198,7 +199,7 @@ impl Provisioner for AwsProvisioner {
     type Error = Error;
 
     const USER_NAME_MAX: usize = names::USER_MAX;
-    const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket, s3:GetObject or s3:PutObject to the claim's user, or its key of KMS does";
+    const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket, s3:GetObject or s3:PutObject to the claim's user or role, or sts:AssumeRoleWithWebIdentity to its pods, or its key of KMS does";
     const CAPABILITIES: Capabilities = Capabilities::ALL.with_settings(settings::SETTINGS);
     const REASONS: &'static [&'static Reason] = reasons::TABLE;
 
@@ -235,7 +236,7 @@ impl Provisioner for AwsProvisioner {
     /// spread over regions.
     fn consistency_lag(&self, record: &Record) -> Duration {
         let is_elsewhere = |target: Target<'_>| {
-            target.endpoints.s3_is_foreign() && (target.user.is_none() || target.endpoints.iam_is_foreign())
+            target.endpoints.s3_is_foreign() && (!target.has_own_access() || target.endpoints.iam_is_foreign())
         };
         if self.target(record).is_ok_and(is_elsewhere) { LAG_ELSEWHERE } else { LAG }
     }
@@ -253,7 +254,7 @@ impl Provisioner for AwsProvisioner {
     async fn examine(&self, call: &Call<'_, Self>) -> Vec<Finding> {
         // An environment that cannot be used was reported when the class was planned.
         let Ok((store, target)) = self.reach(call).await else { return Vec::new() };
-        doctor::examine(&self.asked, &store, &target).await
+        doctor::examine(&self.asked, &store, &target, call.issuer).await
     }
 
     async fn usage(&self, call: &Call<'_, Self>) -> Result<Option<Usage>, Error> {
@@ -275,7 +276,7 @@ impl Provisioner for AwsProvisioner {
     async fn creates_in_parallel(&self, call: &Call<'_, Self>) -> bool {
         let Ok((store, target)) = self.reach(call).await else { return false };
         let is_generated = bucket::NameKind::of(&target) == bucket::NameKind::Generated;
-        target.user.is_some() && is_generated && store.creates_buckets() && !settings::need_calls(&target)
+        target.has_own_access() && is_generated && store.creates_buckets() && !settings::need_calls(&target)
     }
 
     fn deletes_in_parallel(&self, _: &Call<'_, Self>) -> bool {
@@ -302,6 +303,15 @@ impl Provisioner for AwsProvisioner {
         if !call.creates_bucket() {
             bucket::check(&store, &target, &tags).await.map_err(create_error)?;
         }
+        if let Some(role) = &target.role {
+            let mut tags = tags::of_role(&self.name, call.record, role.service_account);
+            tags.extend(settings::tags::of(&call.record.plan.settings));
+            let granted = role::grant(&store, &target, role, &tags).await;
+            if granted.as_ref().err().is_none_or(|error| error.class() == FailureClass::Terminal) {
+                self.buckets.forget(call.record);
+            }
+            return granted.map(|()| AppCredentials::without_keys()).map_err(create_error);
+        }
         let Some(user) = target.user else {
             self.forget_progress(call.record);
             return call.owner.share().map_err(create_error);
@@ -325,7 +335,16 @@ impl Provisioner for AwsProvisioner {
         // The credentials are in the claim's Secret: the creation has ended.
         self.forget_progress(call.record);
         let target = self.target(call.record)?;
-        let app = self.clients.app(&StaticKeys::from(call.credentials), &target);
+        let keys = match (&target.role, call.token) {
+            (None, _) => call.credentials.clone(),
+            (Some(role), Some(token)) => match web_identity::assume(&self.clients, &target, role, token).await? {
+                Ok(session) => session,
+                Err(refused) => return Ok(refused),
+            },
+            // Without a token nothing is tried, and nothing proven.
+            (Some(_), None) => return Ok(Probe::NotYet("no token".to_owned())),
+        };
+        let app = self.clients.app(&StaticKeys::from(&keys), &target);
         probe::probe(&app, &target, call.is_settled).await
     }
 
@@ -350,12 +369,15 @@ impl Provisioner for AwsProvisioner {
     async fn check(&self, call: &Call<'_, Self>, keys: &[&str]) -> Result<Checkup, Error> {
         let (store, target) = self.reach(call).await?;
         self.forget_progress(call.record);
-        upkeep::check(&store, &target, &tags::of_record(&self.name, call.record), keys).await
+        upkeep::check(&store, &target, &self.name, keys).await
     }
 
     async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, Error> {
         let (store, target) = self.reach(call).await?;
         self.forget_progress(call.record);
+        if let Some(role) = &target.role {
+            return role::revoke(&store, &target, role, || call.end_access()).await;
+        }
         match (self.find_access(&store, &target, call.present).await?, target.user) {
             (Access::Found(found), Some(user)) => {
                 let ended = revoke::end_access(&store, &target, user, found, call.present).await?;

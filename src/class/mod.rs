@@ -3,6 +3,7 @@
 pub(crate) mod environment;
 pub(crate) mod names;
 pub(crate) mod namespace;
+pub mod oidc;
 pub mod params;
 pub(crate) mod plan;
 pub(crate) mod region;

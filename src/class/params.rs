@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::class::namespace::{ACCOUNT_REGIONAL, AccountRegional, NAMESPACE, namespace};
+use crate::class::oidc::{Oidc, oidc};
 use crate::class::region::partition;
 use crate::class::values::{
     Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region, owner_role,
@@ -59,16 +60,23 @@ struct Raw {
     iam_calls_per_second: Option<String>,
     /// `account-regional`: buckets are in the namespace of the account and region, so that nobody else can ever have one of their
     /// names. `-ACCOUNT-REGION-an` is appended to the name that a claim asks for. Needs `region`, and `accountId` unless
-    /// `ownerRole` or `permissionsBoundary` names the account.
+    /// `ownerRole`, `permissionsBoundary` or `oidcProvider` names the account.
     #[schemars(extend("default" = "`global`"))]
     bucket_namespace: Option<String>,
     /// The account of the buckets, 12 digits; only with `bucketNamespace: account-regional`.
-    #[schemars(extend("default" = "that of `ownerRole` or `permissionsBoundary`"))]
+    #[schemars(extend("default" = "that of `ownerRole`, `permissionsBoundary` or `oidcProvider`"))]
     account_id: Option<String>,
     /// ARN of a role that the operator's own identity, or the keys in `secretName`, assume for each call of the class: for
     /// [buckets in another account](admin-guide.md#buckets-in-another-account). Excludes `createBucketUser: "no"`.
     #[schemars(extend("default" = "none"))]
     owner_role: Option<String>,
+    /// ARN of the identity provider of IAM that trusts this cluster's tokens. Required with `authentication: ServiceAccount`:
+    /// each ServiceAccount gets a role in the account of the provider.
+    #[schemars(extend("default" = "none"))]
+    oidc_provider: Option<String>,
+    /// The audience of the tokens, one of the provider's client ids; on kOps `amazonaws.com`.
+    #[schemars(extend("default" = "`sts.amazonaws.com`"))]
+    oidc_audience: Option<String>,
     /// The external id that the trust policy of `ownerRole` demands (`sts:ExternalId`).
     #[schemars(extend("default" = "none"))]
     owner_role_external_id: Option<String>,
@@ -97,6 +105,8 @@ pub struct ClassParameters {
     pub iam_calls_per_second: Option<u32>,
     /// The role that the provisioning credentials assume.
     pub owner_role: Option<RoleRef>,
+    /// The identity provider of a class whose apps have access as ServiceAccounts; `None`: they have keys.
+    pub oidc: Option<Oidc>,
     /// The namespace of new buckets; `None`: the global one.
     pub namespace: Option<AccountRegional>,
 }
@@ -139,8 +149,16 @@ impl Parameters for ClassParameters {
         let partition = of_aws.map(|region| partition(region.as_str()).id);
         let permissions_boundary = raw.permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?;
         let owner_role = owner_role(raw.owner_role, raw.owner_role_external_id, partition)?;
-        let arns =
-            [owner_role.as_ref().map(|role| role.name.as_str()), permissions_boundary.as_ref().map(PolicyArn::as_str)];
+        let oidc = oidc(common.authentication, raw.oidc_provider.as_deref(), raw.oidc_audience, partition)?;
+        if credentials == CredentialsMode::ShareOwner && oidc.is_some() {
+            let problem = "gives apps the provisioning credentials, but authentication gives them none";
+            return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
+        }
+        let arns = [
+            owner_role.as_ref().map(|role| role.name.as_str()),
+            permissions_boundary.as_ref().map(PolicyArn::as_str),
+            oidc.as_ref().map(|oidc| oidc.provider.as_str()),
+        ];
         let namespace = namespace(raw.bucket_namespace.as_deref(), raw.account_id, region.as_ref(), arns)?;
         if namespace.is_some() && common.bucket.is_some() {
             let problem = "applies to new buckets, but bucketName names an existing one";
@@ -157,6 +175,7 @@ impl Parameters for ClassParameters {
             claimed_bucket: claimed_bucket(raw.allow_claimed_bucket.as_deref(), common.bucket.is_some())?,
             iam_calls_per_second: raw.iam_calls_per_second.as_deref().map(calls_per_second).transpose()?,
             owner_role,
+            oidc,
             region,
         })
     }

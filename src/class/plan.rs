@@ -4,14 +4,20 @@
 //! neither.
 
 use crate::class::environment::Environment;
+use crate::class::oidc::{Oidc, TOKEN_FILE, policy_name, role_arn};
 use crate::class::params::{ClassParameters, DEFAULT_REGION};
 use crate::class::region::{is_host_of_aws, s3_host};
-use crate::class::target::state;
-use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl};
-use bucket_provisioner::store::{Endpoint, Plan, Request};
+use crate::class::target::{Sts, Target, state};
+use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, PolicyArn};
+use bucket_provisioner::store::{Endpoint, Plan, ReclaimPolicy, Record, Request};
 
 /// How apps address the bucket: in the path of the URL, or in its host. The name that COSI, Boto and Django have for it.
 const ADDRESSING_STYLE: &str = "AWS_S3_ADDRESSING_STYLE";
+
+/// Of the ConfigMap: what SDKs read that assume a role with the token of a ServiceAccount.
+pub(crate) const ROLE_ARN: &str = "AWS_ROLE_ARN";
+const TOKEN_FILE_NAME: &str = "AWS_WEB_IDENTITY_TOKEN_FILE";
+const STS_URL: &str = "AWS_ENDPOINT_URL_STS";
 
 /// Decides what the claim of a request gets.
 pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environment) -> Plan {
@@ -41,11 +47,38 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     note(state::FORCE_PATH_STYLE, (class.addressing == Addressing::Path).then_some("true"));
     note(state::ALLOW_CLAIMED_BUCKET, (class.claimed_bucket == ClaimedBucket::Allowed).then_some("true"));
     plan.owner.role = class.owner_role.clone();
+    if let Some(oidc) = &class.oidc {
+        as_service_account(&mut plan, request, oidc);
+    }
     // AWS's certificates are for hosts without a period in the bucket's name.
     let in_path = class.addressing == Addressing::Path || plan.bucket.contains('.');
     let style = if in_path { "path" } else { "virtual" };
     plan.outputs.insert(ADDRESSING_STYLE.to_owned(), style.to_owned());
+    if plan.service_account.is_some() {
+        // SDKs cannot derive another endpoint than AWS's own from the region.
+        let record = Record::new(request.claim.clone(), request.class_name, ReclaimPolicy::Retain, plan.clone());
+        if let Sts::At(url) = Target::of(&record, environment).endpoints.sts {
+            plan.outputs.insert(STS_URL.to_owned(), url);
+        }
+    }
     plan
+}
+
+/// Pods have what SDKs need to exchange the token of their ServiceAccount for a session of its role ("Assume role with web
+/// identity", AWS SDKs and Tools reference guide).
+fn as_service_account(plan: &mut Plan, request: &Request<'_, ClassParameters>, oidc: &Oidc) {
+    let Some(account) = plan.service_account.take() else { return };
+    let ClassParameters { iam_path, permissions_boundary, .. } = request.parameters;
+    let Oidc { provider, audience } = oidc;
+    let boundary = permissions_boundary.as_ref().map(PolicyArn::as_str);
+    let name = oidc.role_name([&request.claim.namespace, &account.name], iam_path.as_str(), boundary);
+    let arn = role_arn(provider, iam_path.as_str(), &name);
+    plan.state.insert(state::OIDC_PROVIDER.to_owned(), provider.as_str().to_owned());
+    // After an adoption, it still is that of the first claim.
+    plan.state.insert(state::POLICY_NAME.to_owned(), policy_name(request.claim));
+    plan.outputs.extend([(ROLE_ARN.to_owned(), arn), (TOKEN_FILE_NAME.to_owned(), TOKEN_FILE.to_owned())]);
+    plan.user = Some(name);
+    plan.service_account = Some(account.with_audience(audience));
 }
 
 /// Whether neither the class nor the operator names a region of AWS.
@@ -110,6 +143,7 @@ pub(crate) mod tests {
             user: Some(
                 "shop-photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950",
             ),
+            service_account: None,
             rotation: Rotation {
                 every: None,
                 grace: 86400s,

@@ -1,9 +1,11 @@
 //! [`Target`]: a record as the verbs read it, with the endpoints of its calls.
 
 use crate::class::environment::Environment;
+use crate::class::oidc::{DEFAULT_AUDIENCE, ProviderArn, policy_name, role_arn};
 use crate::class::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
 use crate::class::region::{Variants, is_host_of_aws, partition};
 use crate::class::values::{Addressing, ClaimedBucket, EndpointUrl, Region, partition_of};
+use crate::client::error::Error;
 use bucket_provisioner::store::{Mode, Plan, Record, RoleRef};
 
 /// Keys of [`Plan::state`].
@@ -15,6 +17,8 @@ pub(crate) mod state {
     pub(crate) const S3_ENDPOINT_OF_OPERATOR: &str = "s3EndpointOfOperator";
     pub(crate) const FORCE_PATH_STYLE: &str = "forcePathStyle";
     pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
+    pub(crate) const OIDC_PROVIDER: &str = "oidcProvider";
+    pub(crate) const POLICY_NAME: &str = "policyName";
     pub(crate) const IAM_CALLS_PER_SECOND: &str = "iamCallsPerSecond";
 }
 
@@ -111,6 +115,38 @@ pub(crate) struct UserSpec<'a> {
     pub(crate) permissions_boundary: Option<&'a str>,
 }
 
+/// The role of the claim's ServiceAccount, which it shares with the other claims that name that one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RoleSpec<'a> {
+    pub(crate) name: &'a str,
+    /// Name of the claim's policy there.
+    pub(crate) policy: String,
+    pub(crate) path: &'a str,
+    pub(crate) permissions_boundary: Option<&'a str>,
+    /// The identity provider that it trusts.
+    pub(crate) provider: ProviderArn,
+    /// The audience of the tokens that it trusts.
+    pub(crate) audience: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) service_account: &'a str,
+}
+
+impl RoleSpec<'_> {
+    pub(crate) fn arn(&self) -> String {
+        role_arn(&self.provider, self.path, self.name)
+    }
+}
+
+/// What IAM has for a claim: a user, or a role that it shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IamIdentity<'a> {
+    /// As in ARNs.
+    pub(crate) kind: &'static str,
+    pub(crate) name: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) permissions_boundary: Option<&'a str>,
+}
+
 /// All that the verbs need of a record.
 ///
 /// Records of the Go provisioner have neither endpoints nor an IAM path; the operator's environment and the defaults
@@ -121,8 +157,10 @@ pub(crate) struct Target<'a> {
     pub(crate) endpoints: Endpoints,
     /// The role that the provisioning credentials assume.
     pub(crate) owner_role: Option<AssumedRole>,
-    /// `None`: the claim shares the provisioning credentials.
+    /// `None`: the claim shares the provisioning credentials, or its apps have a role.
     pub(crate) user: Option<UserSpec<'a>>,
+    /// The role of a claim whose apps have access without keys.
+    pub(crate) role: Option<RoleSpec<'a>>,
     /// ARN of the managed policy that the Go provisioner created for the user.
     pub(crate) go_policy: Option<&'a str>,
     /// Whether access may be given to a bucket that another claim created.
@@ -131,7 +169,7 @@ pub(crate) struct Target<'a> {
 
 impl<'a> Target<'a> {
     pub(crate) fn of(record: &'a Record, environment: &Environment) -> Self {
-        let Plan { endpoint, owner, user, state, .. } = &record.plan;
+        let Plan { endpoint, owner, user, service_account, state, .. } = &record.plan;
         let noted = |key: &str| state.get(key).map(String::as_str).filter(|value| !value.is_empty());
         let url = |noted: Option<&str>, environment: &Option<EndpointUrl>| {
             noted.or(environment.as_ref().map(EndpointUrl::as_str)).map(str::to_owned)
@@ -154,6 +192,20 @@ impl<'a> Target<'a> {
             }
             _ => environment.sts.as_ref().map_or(Sts::Aws, |url| Sts::At(url.as_str().to_owned())),
         };
+        let (path, permissions_boundary) =
+            (noted(state::IAM_PATH).unwrap_or(DEFAULT_IAM_PATH), noted(state::PERMISSIONS_BOUNDARY));
+        let provider = noted(state::OIDC_PROVIDER).and_then(ProviderArn::parse);
+        let role = provider.zip(user.as_deref()).zip(service_account.as_ref());
+        let role = role.map(|((provider, name), account)| RoleSpec {
+            name,
+            policy: noted(state::POLICY_NAME).map_or_else(|| policy_name(&record.claim), str::to_owned),
+            path,
+            permissions_boundary,
+            provider,
+            audience: account.audience.as_deref().unwrap_or(DEFAULT_AUDIENCE),
+            namespace: &record.claim.namespace,
+            service_account: &account.name,
+        });
         Self {
             record,
             endpoints: Endpoints {
@@ -178,17 +230,56 @@ impl<'a> Target<'a> {
                 let region = of_operator.filter(has_role).unwrap_or(region).to_owned();
                 AssumedRole { role, region }
             }),
-            user: user.as_deref().map(|name| UserSpec {
+            user: user.as_deref().filter(|_| service_account.is_none()).map(|name| UserSpec {
                 name,
-                path: noted(state::IAM_PATH).unwrap_or(DEFAULT_IAM_PATH),
-                permissions_boundary: noted(state::PERMISSIONS_BOUNDARY),
+                path,
+                permissions_boundary,
             }),
+            role,
             go_policy: noted(state::GO_POLICY_ARN),
             claimed_bucket: match noted(state::ALLOW_CLAIMED_BUCKET) {
                 Some("true") => ClaimedBucket::Allowed,
                 _ => ClaimedBucket::Refused,
             },
         }
+    }
+
+    /// A record that names only one of ServiceAccount and provider was edited: it must give nobody keys, least of all the
+    /// provisioning credentials.
+    ///
+    /// # Errors
+    /// [`Error::SettingUnusable`].
+    pub(crate) fn check_access(&self) -> Result<(), Error> {
+        let has_provider = self.record.plan.state.contains_key(state::OIDC_PROVIDER);
+        let account = self.record.plan.service_account.as_ref();
+        let is_whole = account.is_none_or(|account| account.audience.is_some());
+        if account.is_some() == self.role.is_some() && account.is_some() == has_provider && is_whole {
+            return Ok(());
+        }
+        let (key, problem) = (state::OIDC_PROVIDER.to_owned(), "does not fit serviceAccountName and tokenAudience");
+        Err(Error::SettingUnusable { key, problem: problem.to_owned() }.without_side_effects())
+    }
+
+    /// Whether the claim has access of its own, and not that of the provisioning credentials.
+    pub(crate) fn has_own_access(&self) -> bool {
+        self.user.is_some() || self.role.is_some()
+    }
+
+    /// What IAM has for the claim; `None` if it shares the provisioning credentials.
+    pub(crate) fn iam_identity(&self) -> Option<IamIdentity<'a>> {
+        let user = self.user.map(|UserSpec { name, path, permissions_boundary }| IamIdentity {
+            kind: "user",
+            name,
+            path,
+            permissions_boundary,
+        });
+        let role = self.role.as_ref().map(|RoleSpec { name, path, permissions_boundary, .. }| IamIdentity {
+            kind: "role",
+            name,
+            path,
+            permissions_boundary: *permissions_boundary,
+        });
+        user.or(role)
     }
 
     /// Name of the bucket.

@@ -116,10 +116,21 @@ operations! {
     ListUsers => "iam:ListUsers",
     GetCallerIdentity => "sts:GetCallerIdentity",
     AssumeRole => "sts:AssumeRole and sts:TagSession",
+    AssumeRoleWithWebIdentity => "sts:AssumeRoleWithWebIdentity",
+    CreateRole => "iam:CreateRole and iam:TagRole",
+    GetRole => "iam:GetRole",
+    TagRole => "iam:TagRole",
+    UpdateAssumeRolePolicy => "iam:UpdateAssumeRolePolicy",
+    GetRolePolicy => "iam:GetRolePolicy",
+    PutRolePolicy => "iam:PutRolePolicy",
+    ListRolePolicies => "iam:ListRolePolicies",
+    ListRoles => "iam:ListRoles",
+    DeleteRolePolicy => "iam:DeleteRolePolicy",
+    DeleteRole => "iam:DeleteRole",
     // Only for an admin who examines an installation: claims do not need them.
     SimulatePrincipalPolicy => "iam:SimulatePrincipalPolicy",
-    GetRole => "iam:GetRole",
     GetPolicy => "iam:GetPolicy",
+    GetOpenIDConnectProvider => "iam:GetOpenIDConnectProvider",
     GetAccountSummary => "iam:GetAccountSummary",
     HeadBucket => "s3:ListBucket",
 }
@@ -199,7 +210,7 @@ impl Operation {
             O::ListObjectsV2 | O::GetObject | O::ListObjectVersions | O::ListMultipartUploads => Service::Objects,
             O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload | O::CreateMultipartUpload => Service::Objects,
             O::UploadPart | O::GetObjectRetention | O::GetObjectLegalHold => Service::Objects,
-            O::GetCallerIdentity | O::AssumeRole => Service::Sts,
+            O::GetCallerIdentity | O::AssumeRole | O::AssumeRoleWithWebIdentity => Service::Sts,
             operation if operation.is_setting() => Service::Buckets,
             _ => Service::Iam,
         }
@@ -221,7 +232,7 @@ pub enum Resource {
     User(String),
     /// An IAM policy, by ARN.
     Policy(String),
-    /// An IAM role, by ARN.
+    /// An IAM role, by ARN or name.
     Role(String),
     /// The account of the credentials.
     Account,
@@ -267,7 +278,7 @@ pub enum Identity {
     Secret(SecretRef),
     /// The role that the class names, which one of these assumes.
     Role,
-    /// The keys issued to the claim.
+    /// The keys issued to the claim, or the token of its ServiceAccount.
     App,
 }
 

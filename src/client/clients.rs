@@ -169,11 +169,21 @@ impl Clients {
         let key = SessionKey { keys, identity, role, sts };
         self.sessions.find(&key).unwrap_or_else(|| {
             let endpoints = Endpoints { region: key.role.region.clone(), ..endpoints.clone() };
-            let sts = self.sts(credentials, caching, &endpoints);
+            let sts = self.sts(Some(credentials), caching, &endpoints);
             let session = Session::new(key.role.role.clone(), key.identity.clone(), sts, self.observer.clone());
             self.sessions.keep(key, Arc::clone(&session));
             session
         })
+    }
+
+    /// What counts the calls of apps.
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// For calls that a token signs.
+    pub(crate) fn anonymous_sts(&self, target: &Target<'_>) -> Option<sts::Client> {
+        self.sts(None, Caching::Never, &target.endpoints)
     }
 
     /// Clients with an app's keys. They are used once, so they are not kept. Each call to S3 has its own connection.
@@ -183,7 +193,7 @@ impl Clients {
         AppClients {
             observer: self.observer.clone(),
             s3: s3::Client::from_conf(s3.http_client(self.http.fresh.clone()).build()),
-            sts: self.sts(keys, Caching::Never, endpoints),
+            sts: self.sts(Some(keys), Caching::Never, endpoints),
         }
     }
 
@@ -224,8 +234,13 @@ impl Clients {
             s3: s3::Client::from_conf(s3),
             listing_s3: s3::Client::from_conf(listing_s3),
             control: self.control(credentials.clone(), caching, endpoints),
-            iam: iam::Client::new(&self.global(credentials.clone(), caching, endpoints, endpoints.iam.as_deref())),
-            sts: self.sts(credentials, caching, endpoints),
+            iam: iam::Client::new(&self.global(
+                Some(credentials.clone()),
+                caching,
+                endpoints,
+                endpoints.iam.as_deref(),
+            )),
+            sts: self.sts(Some(credentials), caching, endpoints),
             budget: self.budget.of_another_store(),
             account: Account::default(),
             endpoints: endpoints.clone(),
@@ -243,7 +258,7 @@ impl Clients {
     }
 
     fn s3(&self, credentials: SharedCredentialsProvider, caching: Caching, endpoints: &Endpoints) -> s3::Config {
-        let config = self.config(credentials, caching, endpoints, (&endpoints.region, endpoints.s3.as_deref()));
+        let config = self.config(Some(credentials), caching, endpoints, (&endpoints.region, endpoints.s3.as_deref()));
         s3::config::Builder::from(&config).force_path_style(endpoints.addressing == Addressing::Path).build()
     }
 
@@ -254,13 +269,13 @@ impl Clients {
         caching: Caching,
         endpoints: &Endpoints,
     ) -> Option<s3control::Client> {
-        let config = || self.config(credentials, caching, endpoints, (&endpoints.region, None));
+        let config = || self.config(Some(credentials), caching, endpoints, (&endpoints.region, None));
         (!endpoints.s3_is_foreign()).then(|| s3control::Client::new(&config()))
     }
 
     fn sts(
         &self,
-        credentials: SharedCredentialsProvider,
+        credentials: Option<SharedCredentialsProvider>,
         caching: Caching,
         endpoints: &Endpoints,
     ) -> Option<sts::Client> {
@@ -275,7 +290,7 @@ impl Clients {
     /// For IAM and STS.
     fn global(
         &self,
-        credentials: SharedCredentialsProvider,
+        credentials: Option<SharedCredentialsProvider>,
         caching: Caching,
         endpoints: &Endpoints,
         url: Option<&str>,
@@ -286,7 +301,7 @@ impl Clients {
 
     fn config(
         &self,
-        credentials: SharedCredentialsProvider,
+        credentials: Option<SharedCredentialsProvider>,
         caching: Caching,
         endpoints: &Endpoints,
         (region, url): (&str, Option<&str>),
@@ -297,7 +312,6 @@ impl Clients {
             .behavior_version(BehaviorVersion::latest())
             .http_client(self.http.pooled.clone())
             .identity_cache(caching.identities())
-            .credentials_provider(credentials)
             .region(Region::new(region.to_owned()))
             .use_fips(fips)
             .use_dual_stack(dual_stack)
@@ -311,6 +325,7 @@ impl Clients {
             .timeout_config(
                 TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_timeout(CALL_TIMEOUT).build(),
             );
+        config.set_credentials_provider(credentials);
         config.set_endpoint_url(url.map(str::to_owned)).set_app_name(app_name());
         config.build()
     }

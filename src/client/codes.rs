@@ -79,8 +79,10 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
             Error::BucketNotFound { bucket: bucket(), operation }
         }
-        // For CreateUser it is the permissions boundary that does not exist.
-        ("NoSuchEntity", _) if operation != Operation::CreateUser => Error::NotVisibleYet { operation, resource },
+        // For CreateUser and CreateRole it is the permissions boundary that does not exist.
+        ("NoSuchEntity", _) if !matches!(operation, Operation::CreateUser | Operation::CreateRole) => {
+            Error::NotVisibleYet { operation, resource }
+        }
         // There is no bucket yet.
         (code, _) if is_about_region(code) && !(operation == Operation::CreateBucket && code == ILLEGAL_LOCATION) => {
             Error::WrongRegion { bucket: bucket(), region }

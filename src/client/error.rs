@@ -32,6 +32,31 @@ pub enum Error {
     /// A recorded setting cannot be used.
     #[error("setting {key} in the ObjectBucket of the claim {problem} (an admin must correct spec.additionalState)")]
     SettingUnusable { key: String, problem: String },
+    /// The account has no such identity provider.
+    #[error(
+        "AWS knows no identity provider for the issuer of this cluster's tokens: create it in the account of oidcProvider, or correct oidcProvider in a new StorageClass"
+    )]
+    OidcProviderMissing,
+    /// The identity provider does not accept the cluster's tokens.
+    #[error(
+        "the identity provider of the StorageClass does not accept a token of the claim's ServiceAccount ({code}): compare oidcProvider with the issuer of the cluster, oidcAudience with the client ids of the provider, and check that the issuer's keys can be read from the internet{}", aws_message(.message)
+    )]
+    OidcProviderMismatch { code: String, message: Option<String> },
+    /// The identity provider is in another account than the roles would be.
+    #[error(
+        "the provisioning credentials do not belong to the account of oidcProvider, and IAM trusts tokens by a provider of the same account: correct oidcProvider, or the credentials, in a new StorageClass"
+    )]
+    ProviderElsewhere,
+    /// The role of the ServiceAccount exists and is not the operator's.
+    #[error(
+        "role {role:?} already exists, and neither its tags nor its trust policy name this claim's ServiceAccount: delete the role, or restore its tags"
+    )]
+    RoleTaken { role: String },
+    /// The policies of a role have a limit.
+    #[error(
+        "the role of ServiceAccount {service_account:?} has no room for the policy of one more claim, because IAM limits the policies of a role to 10,240 characters: use another ServiceAccount for this claim, or delete claims that nobody needs"
+    )]
+    RoleFull { service_account: String },
     /// The KMS key of the class does not work.
     #[error(
         "the KMS key of the StorageClass cannot be used with the claim's keys ({code}): check kmsKey, that the key is enabled, that its key policy lets IAM policies of its account allow its use, and that no permissions boundary or service control policy denies kms:GenerateDataKey and kms:Decrypt"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::client::call::{Identity, Resource};
+use crate::client::call::{Identity, Operation, Resource};
 use crate::client::error::{Error, Sent, SetBy};
 use crate::reasons;
 use bucket_provisioner::store::Failure;
@@ -55,6 +55,11 @@ impl Error {
             Self::SettingRefused { place: SetBy::Claim, .. } => ("InvalidSetting", Terminal),
             Self::SettingRefused { place: SetBy::Class, .. } => ("InvalidClassParameter", Terminal),
             Self::SettingUnusable { .. } => ("InvalidSetting", Terminal),
+            Self::OidcProviderMissing => (reasons::OIDC_PROVIDER_MISSING, Terminal),
+            Self::OidcProviderMismatch { .. } => (reasons::OIDC_PROVIDER_MISMATCH, Terminal),
+            Self::ProviderElsewhere => (INVALID_CLASS_PARAMETER, Terminal),
+            Self::RoleTaken { .. } => (reasons::ROLE_TAKEN, Terminal),
+            Self::RoleFull { .. } => (reasons::ROLE_FULL, Terminal),
             Self::KeyUnusable { .. } => (reasons::KEY_UNUSABLE, Terminal),
             Self::PrefixIgnored { .. } => (reasons::NOT_SUPPORTED, Terminal),
             Self::NothingToShare => (reasons::NOTHING_TO_SHARE, Terminal),
@@ -135,6 +140,8 @@ impl Failure for Error {
                 call.identity != Identity::App && !matches!(call.resource, Resource::Bucket(_))
             }
             Self::CredentialsRefused { identity, .. } => *identity != Identity::App,
+            // Claims with keys need only S3 and IAM.
+            Self::StoreUnreachable { operation: Operation::AssumeRoleWithWebIdentity, .. } => false,
             error => matches!(
                 error,
                 Self::StoreUnreachable { .. }

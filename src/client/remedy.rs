@@ -42,7 +42,7 @@ pub(crate) fn more_room(operation: Operation) -> &'static str {
 /// What to do about a refusal with this code.
 pub(crate) fn rejected(operation: Operation, code: &str) -> &'static str {
     match (operation, code) {
-        (Operation::CreateUser, "NoSuchEntity") => {
+        (Operation::CreateUser | Operation::CreateRole, "NoSuchEntity") => {
             ": the permissions boundary does not exist in this account: create it, or correct permissionsBoundary in the StorageClass"
         }
         (Operation::CreateBucket, "IllegalLocationConstraintException") => {
@@ -77,7 +77,7 @@ pub(crate) fn allow(call: &Call) -> String {
         Operation::GetBucketTagging | Operation::ListObjectsV2 | Operation::GetObject => {
             " (or the bucket belongs to another AWS account)"
         }
-        Operation::CreateUser => {
+        Operation::CreateUser | Operation::CreateRole => {
             "; if the provisioning policy requires a permissions boundary, set permissionsBoundary in the StorageClass, and in spec.additionalState of the ObjectBucket if the claim was bound before"
         }
         Operation::PutUserPolicy => {

@@ -49,6 +49,7 @@ pub(crate) struct Answers {
     /// ARN of the user or role whose policies apply.
     pub(crate) principal: OnceCell<String>,
     pub(crate) users: OnceCell<Option<Finding>>,
+    pub(crate) roles: OnceCell<Option<Finding>>,
     pub(crate) buckets: OnceCell<Finding>,
     simulated: Mutex<HashMap<String, Arc<Simulated>>>,
 }

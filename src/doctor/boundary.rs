@@ -9,7 +9,9 @@ use bucket_provisioner::store::Finding;
 const WHAT: &str = "boundary";
 
 pub(crate) async fn examine(Examined { store, target, caller, .. }: &Examined<'_>) -> Vec<Finding> {
-    let Some(boundary) = target.user.and_then(|user| user.permissions_boundary) else { return Vec::new() };
+    let Some(boundary) = target.iam_identity().and_then(|identity| identity.permissions_boundary) else {
+        return Vec::new();
+    };
     if let Some(problem) = misplaced(boundary, caller) {
         let remedy = "recreate the class with the ARN of a policy in the account of the provisioning credentials; docs/permissions-boundary.json is such a policy";
         return vec![

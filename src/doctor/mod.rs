@@ -9,6 +9,7 @@
 //! | `reads` | tries those that can be tried by reading, where IAM cannot simulate |
 //! | `bucket` | the bucket that a class names |
 //! | `boundary` | the permissions boundary that a class names |
+//! | `provider` | the identity provider that a class names |
 //! | `quotas` | how much room the account has |
 
 mod asked;
@@ -16,6 +17,7 @@ mod boundary;
 mod bucket;
 mod caller;
 mod needs;
+mod provider;
 mod quotas;
 mod reads;
 mod simulate;
@@ -45,8 +47,14 @@ struct Examined<'a> {
 }
 
 /// Checks everything that claims of the class need.
-pub(crate) async fn examine(asked: &Asked, store: &Arc<Store>, target: &Target<'_>) -> Vec<Finding> {
-    let has_iam = target.user.is_some() || target.endpoints.sts != Sts::Unknown;
+/// `issuer`: of the cluster's tokens, if it is known.
+pub(crate) async fn examine(
+    asked: &Asked,
+    store: &Arc<Store>,
+    target: &Target<'_>,
+    issuer: Option<&str>,
+) -> Vec<Finding> {
+    let has_iam = target.has_own_access() || target.endpoints.sts != Sts::Unknown;
     let asked = asked.with(store, &target.record.claim.uid);
     let (caller, mut findings) = asked.caller.get_or_init(|| caller::ask(store, has_iam)).await.clone();
     let Some(caller) = caller else { return findings };
@@ -58,7 +66,7 @@ pub(crate) async fn examine(asked: &Asked, store: &Arc<Store>, target: &Target<'
         }
     };
     // Boxed, because the futures of the SDK are large.
-    let (permissions, bucket, boundary, quotas) = tokio::join!(
+    let (permissions, bucket, boundary, provider, quotas) = tokio::join!(
         Box::pin(permissions),
         Box::pin(async {
             match target.record.plan.mode {
@@ -67,9 +75,10 @@ pub(crate) async fn examine(asked: &Asked, store: &Arc<Store>, target: &Target<'
             }
         }),
         Box::pin(boundary::examine(&examined)),
+        Box::pin(provider::examine(&examined, issuer)),
         Box::pin(quotas::examine(&examined)),
     );
-    findings.extend([permissions, bucket, boundary, quotas].into_iter().flatten());
+    findings.extend([permissions, bucket, boundary, provider, quotas].into_iter().flatten());
     findings
 }
 

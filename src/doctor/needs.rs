@@ -16,11 +16,11 @@ pub(crate) enum Scope {
     Objects,
     /// The account as a whole.
     Account,
-    /// The claim's user.
-    User,
-    /// The claim's user, where a policy can demand its permissions boundary.
+    /// The claim's user, or the role of its ServiceAccount.
+    Identity,
+    /// The same, where a policy can demand its permissions boundary.
     Giving,
-    /// A user of that name under any path: IAM does not know the path of a user that does not exist.
+    /// One of that name under any path: IAM does not know the path of what does not exist.
     AnyPath,
 }
 
@@ -28,19 +28,20 @@ impl Scope {
     /// The ARN of what a claim of the class would have.
     pub(crate) fn arn(self, target: &Target<'_>, partition: &str, account: &str) -> String {
         let bucket = target.bucket();
-        let (path, user) = target.user.map_or(("/", ""), |user| (user.path, user.name));
+        let (kind, path, name) =
+            target.iam_identity().map_or(("user", "/", ""), |identity| (identity.kind, identity.path, identity.name));
         match self {
             Self::Bucket => format!("arn:{partition}:s3:::{bucket}"),
             Self::Objects => format!("arn:{partition}:s3:::{bucket}/object"),
             Self::Account => "*".to_owned(),
-            Self::User | Self::Giving => format!("arn:{partition}:iam::{account}:user{path}{user}"),
-            Self::AnyPath => format!("arn:{partition}:iam::{account}:user/{user}"),
+            Self::Identity | Self::Giving => format!("arn:{partition}:iam::{account}:{kind}{path}{name}"),
+            Self::AnyPath => format!("arn:{partition}:iam::{account}:{kind}/{name}"),
         }
     }
 
     /// What to write into a policy as its resource.
     pub(crate) fn in_policy(self, target: &Target<'_>, partition: &str) -> String {
-        let path = target.user.map_or("/", |user| user.path);
+        let (kind, path) = target.iam_identity().map_or(("user", "/"), |identity| (identity.kind, identity.path));
         let bucket = match target.record.plan.mode {
             Mode::Granted => target.bucket(),
             Mode::Created => "*",
@@ -49,8 +50,8 @@ impl Scope {
             Self::Bucket => format!("arn:{partition}:s3:::{bucket}"),
             Self::Objects => format!("arn:{partition}:s3:::{bucket}/*"),
             Self::Account => "*".to_owned(),
-            Self::User | Self::Giving => format!("arn:{partition}:iam::*:user{path}*"),
-            Self::AnyPath => format!("arn:{partition}:iam::*:user/*"),
+            Self::Identity | Self::Giving => format!("arn:{partition}:iam::*:{kind}{path}*"),
+            Self::AnyPath => format!("arn:{partition}:iam::*:{kind}/*"),
         }
     }
 }
@@ -80,6 +81,7 @@ fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
     use Operation as O;
 
     let (creates, has_user) = (target.record.plan.mode == Mode::Created, target.user.is_some());
+    let has_role = target.role.is_some();
     match operation {
         O::CreateBucket | O::PutBucketTagging | O::TagResource | O::DeleteBucket | O::ListMultipartUploads => {
             creates.then_some(Scope::Bucket)
@@ -87,8 +89,8 @@ fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
         // The command `status` shows how much is in the bucket.
         O::GetBucketTagging | O::ListObjectsV2 | O::ListObjectVersions => Some(Scope::Bucket),
         O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => creates.then_some(Scope::Objects),
-        // With the keys of the claim's user, unless it has none.
-        O::GetObject => (!has_user).then_some(Scope::Objects),
+        // With the access of the claim, unless it has none of its own.
+        O::GetObject => (!target.has_own_access()).then_some(Scope::Objects),
         O::CreateMultipartUpload | O::UploadPart | O::GetBucketLocation => None,
         O::GetBucketVersioning
         | O::PutBucketVersioning
@@ -115,11 +117,21 @@ fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
         O::GetObjectRetention | O::GetObjectLegalHold => {
             settings::needs(target).contains(&operation).then_some(Scope::Objects)
         }
-        O::UntagUser => (has_user && settings::claims_may_tag(target)).then_some(Scope::User),
+        O::UntagUser => (has_user && settings::claims_may_tag(target)).then_some(Scope::Identity),
         O::ListBuckets | O::ListAccessPoints => creates.then_some(Scope::Account),
         O::ListUsers => has_user.then_some(Scope::Account),
+        O::ListRoles => has_role.then_some(Scope::Account),
         O::CreateUser | O::PutUserPolicy => has_user.then_some(Scope::Giving),
         O::GetUser => has_user.then_some(Scope::AnyPath),
+        O::CreateRole | O::PutRolePolicy => has_role.then_some(Scope::Giving),
+        // Also for an examination of a role of the operator's own.
+        O::GetRole => has_role.then_some(Scope::AnyPath),
+        O::TagRole
+        | O::UpdateAssumeRolePolicy
+        | O::GetRolePolicy
+        | O::ListRolePolicies
+        | O::DeleteRolePolicy
+        | O::DeleteRole => has_role.then_some(Scope::Identity),
         O::TagUser
         | O::GetUserPolicy
         | O::CreateAccessKey
@@ -141,13 +153,14 @@ fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
         | O::DeleteSigningCertificate
         | O::ListServiceSpecificCredentials
         | O::DeleteServiceSpecificCredential
-        | O::DeleteUser => has_user.then_some(Scope::User),
+        | O::DeleteUser => has_user.then_some(Scope::Identity),
         // Need no permission of these credentials.
-        O::GetCallerIdentity | O::AssumeRole => None,
+        O::GetCallerIdentity | O::AssumeRole | O::AssumeRoleWithWebIdentity => None,
         // Only for users that somebody put into a group, and for claims of the Go provisioner.
         O::RemoveUserFromGroup | O::ListPolicyVersions | O::DeletePolicyVersion | O::DeletePolicy => None,
         // Only for this examination.
-        O::SimulatePrincipalPolicy | O::GetRole | O::GetPolicy | O::GetAccountSummary | O::HeadBucket => None,
+        O::SimulatePrincipalPolicy | O::GetPolicy | O::GetAccountSummary | O::HeadBucket => None,
+        O::GetOpenIDConnectProvider => None,
     }
 }
 
@@ -195,9 +208,12 @@ mod tests {
         let arn = |scope: Scope| scope.arn(&target, "aws", "123456789012");
         let uid = crate::testing::UID;
         assert_eq!(arn(Scope::Bucket), format!("arn:aws:s3:::photos-{uid}"));
-        assert_eq!(arn(Scope::User), format!("arn:aws:iam::123456789012:user/aws-s3-provisioner/shop-photos-{uid}"));
+        assert_eq!(
+            arn(Scope::Identity),
+            format!("arn:aws:iam::123456789012:user/aws-s3-provisioner/shop-photos-{uid}")
+        );
         assert_eq!(arn(Scope::AnyPath), format!("arn:aws:iam::123456789012:user/shop-photos-{uid}"));
-        assert_eq!(Scope::User.in_policy(&target, "aws"), "arn:aws:iam::*:user/aws-s3-provisioner/*");
+        assert_eq!(Scope::Identity.in_policy(&target, "aws"), "arn:aws:iam::*:user/aws-s3-provisioner/*");
     }
 
     /// The record of a claim of a class with these parameters.

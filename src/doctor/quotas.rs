@@ -16,6 +16,7 @@ const BUCKETS: u64 = 10_000;
 const MORE_BUCKETS: &str = "ask AWS to raise the quota (Service Quotas), or delete what is not needed; a raised quota of buckets cannot be seen here";
 const MORE_USERS: &str =
     "delete users that nobody needs, or use a class for another account: AWS does not raise the quota of users";
+const MORE_ROLES: &str = "delete roles that nobody needs, or ask AWS to raise the quota (Service Quotas), up to 5,000";
 
 pub(crate) async fn examine(examined: &Examined<'_>) -> Vec<Finding> {
     let Examined { asked, target, has_iam, .. } = examined;
@@ -31,30 +32,50 @@ pub(crate) async fn examine(examined: &Examined<'_>) -> Vec<Finding> {
             Mode::Granted => None,
         }
     };
-    let (users, buckets) = tokio::join!(users, buckets);
-    users.into_iter().chain(buckets).collect()
+    let roles = async {
+        match target.role.as_ref().filter(|_| *has_iam) {
+            Some(_) => asked.roles.get_or_init(|| roles(examined)).await.clone(),
+            None => None,
+        }
+    };
+    let (users, roles, buckets) = tokio::join!(users, roles, buckets);
+    users.into_iter().chain(roles).chain(buckets).collect()
 }
 
-async fn users(Examined { store, target, .. }: &Examined<'_>) -> Option<Finding> {
-    const WHAT: &str = "quota of users";
+async fn users(examined: &Examined<'_>) -> Option<Finding> {
+    let keys = [SummaryKeyType::Users, SummaryKeyType::UsersQuota];
+    of_iam(examined, ("quota of users", "IAM users"), keys, MORE_USERS).await
+}
+
+async fn roles(examined: &Examined<'_>) -> Option<Finding> {
+    // The SDK has no names for them ("GetAccountSummary", IAM API reference).
+    let keys = ["Roles", "RolesQuota"].map(SummaryKeyType::from);
+    of_iam(examined, ("quota of roles", "IAM roles"), keys, MORE_ROLES).await
+}
+
+async fn of_iam(
+    Examined { store, target, .. }: &Examined<'_>,
+    (what, things): (&str, &str),
+    [used, quota]: [SummaryKeyType; 2],
+    remedy: &str,
+) -> Option<Finding> {
     let send = || store.iam.get_account_summary().send();
     match store.call(Operation::GetAccountSummary, Resource::Account, send).await {
         Ok(answer) => {
             let summary = answer.summary_map()?;
             let number = |key| summary.get(&key).and_then(|number| u64::try_from(*number).ok());
-            let (used, quota) = (number(SummaryKeyType::Users)?, number(SummaryKeyType::UsersQuota)?);
-            Some(room(WHAT, "IAM users", used, quota, ("the account's quota", MORE_USERS)))
+            Some(room(what, things, number(used)?, number(quota)?, ("the account's quota", remedy)))
         }
         // Only AWS is known to have such a quota.
         Err(_) if target.endpoints.iam_is_foreign() => None,
         Err(error) if error.status() == 403 => Some(
-            Finding::about(WHAT)
-                .unknown(
-                    "how many IAM users the account has is unknown: the provisioning credentials may not call iam:GetAccountSummary",
-                )
+            Finding::about(what)
+                .unknown(format!(
+                    "how many {things} the account has is unknown: the provisioning credentials may not call iam:GetAccountSummary"
+                ))
                 .with_remedy(super::allow_doctor("iam:GetAccountSummary")),
         ),
-        Err(error) => Some(super::failed(WHAT, error)),
+        Err(error) => Some(super::failed(what, error)),
     }
 }
 

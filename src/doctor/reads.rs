@@ -8,7 +8,7 @@ use super::needs;
 use super::simulate::{NotSimulated, WHAT};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::iam::policy::POLICY_NAME;
-use crate::iam::user;
+use crate::iam::{role, user};
 use crate::s3::bucket;
 use crate::s3::tagging;
 use bucket_provisioner::store::{Finding, Mode};
@@ -79,6 +79,12 @@ async fn attempts(examined: &Examined<'_>) -> Vec<(Operation, Tried)> {
         let resource = Resource::bucket(target.bucket());
         let listed = store.call(Operation::ListObjectsV2, resource, || call.clone().send()).await;
         done.push((Operation::ListObjectsV2, tried(listed, &[])));
+    }
+    if let Some(role) = target.role.as_ref().filter(|_| *has_iam) {
+        let get = || store.iam.get_role().role_name(role.name).send();
+        let found = store.call(Operation::GetRole, Resource::role(role.name), get).await;
+        done.push((Operation::GetRole, tried(found, &["NoSuchEntity"])));
+        done.push((Operation::ListRoles, tried(role::list(store, role.path).await, &[])));
     }
     let Some(user) = target.user.filter(|_| *has_iam) else { return done };
     // There is no such user. Without the permission the answer would be a refusal.

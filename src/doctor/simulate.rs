@@ -67,7 +67,7 @@ pub(crate) async fn permissions(examined: &Examined<'_>) -> Result<Vec<Finding>,
         Principal::Arn(_) | Principal::Unknown => return Err(unsupported()),
     };
     let principal = asked.principal.get_or_init(|| with_path(store, principal)).await.clone();
-    let boundary = target.user.and_then(|user| user.permissions_boundary);
+    let boundary = target.iam_identity().and_then(|identity| identity.permissions_boundary);
     let answers = needs.iter().map(|(scope, actions)| async {
         let arn = scope.arn(target, partition, caller.account().unwrap_or_default());
         let boundary = boundary.filter(|_| *scope == Scope::Giving);

@@ -7,19 +7,22 @@ use super::needs::{self, Scope};
 use crate::class::environment::Environment;
 use crate::class::target::Target;
 use crate::testing::{
-    ACCOUNT, Answer, FOREIGN, OTHERS, Stage, bare, bucket_tags, granted, iam_error, in_region, ok, record, s3_error,
+    ACCOUNT, Answer, FOREIGN, OTHERS, Stage, bare, bucket_tags, granted, iam_error, in_region, keyless, ok, record,
+    s3_error,
 };
 use bucket_provisioner::store::{Finding, Mode, Record, Verdict};
 
 const BOUNDARY: &str = "arn:aws:iam::123456789012:policy/bound";
 
 /// What is called although nothing may change.
-const READS: [&str; 14] = [
+const READS: [&str; 16] = [
     "GetCallerIdentity",
     "SimulatePrincipalPolicy",
     "GetRole",
     "GetPolicy",
     "GetAccountSummary",
+    "GetOpenIDConnectProvider",
+    "ListRoles",
     "GetUser",
     "ListUsers",
     "ListAccessKeys",
@@ -82,12 +85,12 @@ fn all_allowed(record: &Record) -> Answers {
 }
 
 fn room(users: u32) -> Answers {
-    let entry = |key: &str, value: u32| format!("<entry><key>{key}</key><value>{value}</value></entry>");
+    let entry = |(key, value): (&str, u32)| format!("<entry><key>{key}</key><value>{value}</value></entry>");
+    let entries = [("Users", users), ("UsersQuota", 5000), ("Roles", 900), ("RolesQuota", 1000)].map(entry);
     let summary = format!(
-        "<GetAccountSummaryResponse><GetAccountSummaryResult><SummaryMap>{}{}</SummaryMap></GetAccountSummaryResult>\
+        "<GetAccountSummaryResponse><GetAccountSummaryResult><SummaryMap>{}</SummaryMap></GetAccountSummaryResult>\
          </GetAccountSummaryResponse>",
-        entry("Users", users),
-        entry("UsersQuota", 5000)
+        entries.concat()
     );
     let buckets = "<ListAllMyBucketsResult><Buckets><Bucket><Name>a</Name></Bucket></Buckets></ListAllMyBucketsResult>";
     vec![("GetAccountSummary", ok(summary)), ("ListBuckets", ok(buckets))]
@@ -98,7 +101,7 @@ async fn examine(record: &Record, answers: impl IntoIterator<Item = Answers>) ->
 }
 
 async fn examine_on(stage: &Stage, record: &Record) -> Vec<Finding> {
-    let findings = stage.examine(record).await;
+    let findings = stage.examine(record, None).await;
     for call in stage.calls() {
         assert!(READS.contains(&call.as_str()) || call == "ListObjectsV2", "{call} could change something");
     }
@@ -404,4 +407,38 @@ async fn with_refused_credentials_only_the_clock_is_checked() {
     let findings = examine(&record(), [refused]).await;
     let [clock] = &findings[..] else { panic!("{findings:#?}") };
     assert_eq!((clock.what.as_str(), clock.verdict), ("clock", Verdict::Bad));
+}
+
+fn provider(client_ids: &[&str]) -> (&'static str, Answer) {
+    let ids: String = client_ids.iter().map(|id| format!("<member>{id}</member>")).collect();
+    let body = format!(
+        "<GetOpenIDConnectProviderResponse><GetOpenIDConnectProviderResult><ClientIDList>{ids}</ClientIDList>\
+         </GetOpenIDConnectProviderResult></GetOpenIDConnectProviderResponse>"
+    );
+    ("GetOpenIDConnectProvider", ok(body))
+}
+
+#[rstest]
+#[case::fits(provider(&["sts.amazonaws.com"]), "https://oidc.example.com/id", &[])]
+#[case::of_another_cluster(provider(&["sts.amazonaws.com"]), "https://elsewhere", &["the tokens of this cluster are of elsewhere"])]
+#[case::other_audience(provider(&["other"]), "https://oidc.example.com/id", &["but not for \"sts.amazonaws.com\""])]
+#[case::missing(("GetOpenIDConnectProvider", iam_error(404, "NoSuchEntity")), "https://oidc.example.com/id", &["has no identity provider"])]
+#[tokio::test]
+async fn an_identity_provider_fits_cluster_and_class(
+    #[case] answer: (&'static str, Answer),
+    #[case] issuer: &str,
+    #[case] problems: &[&str],
+) {
+    let record = keyless();
+    let stage = Stage::answering(
+        [vec![caller("user/ops/owner"), answer], all_allowed(&record), room(10)].into_iter().flatten(),
+    );
+    let findings = stage.examine(&record, Some(issuer)).await;
+    let about: Vec<_> = findings.iter().filter(|finding| finding.what == "identity provider").collect();
+    let bad: Vec<_> = about.iter().filter(|finding| finding.verdict == Verdict::Bad).collect();
+    assert!(!about.is_empty() && bad.len() == problems.len(), "{findings:#?}");
+    for (finding, problem) in bad.iter().zip(problems) {
+        assert!(finding.message.contains(problem), "{finding:?}");
+    }
+    assert_eq!(one(&findings, "quota of roles").verdict, Verdict::Warning);
 }

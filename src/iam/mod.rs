@@ -1,8 +1,10 @@
-//! Users in IAM: created, limited by a policy, given keys, removed.
+//! Users in IAM: created, limited by a policy, given keys, removed; and roles of ServiceAccounts.
 
 pub(crate) mod document;
 pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod revoke;
+pub(crate) mod role;
 pub(crate) mod upkeep;
 pub(crate) mod user;
+pub(crate) mod web_identity;

@@ -177,8 +177,8 @@ fn outcome<T>(target: &Target<'_>, answer: Result<T, CallError>) -> Result<Probe
         Ok(_) => Ok(Probe::Usable),
         // The keys of the claim's user are valid, and will work soon. The provisioning credentials are not new, so a
         // refusal is final.
-        Err(error) if target.user.is_some() && is_unknown(&error) => Ok(Probe::NotYet(code_or_status(&error))),
-        Err(error) if target.user.is_some() && error.status() == 403 => Ok(Probe::Denied(code_or_status(&error))),
+        Err(error) if target.has_own_access() && is_unknown(&error) => Ok(Probe::NotYet(code_or_status(&error))),
+        Err(error) if target.has_own_access() && error.status() == 403 => Ok(Probe::Denied(code_or_status(&error))),
         Err(error) => Err(Error::from(error)),
     }
 }
@@ -195,8 +195,8 @@ fn both(first: Probe, second: Probe) -> Result<Probe, Error> {
 
 /// A claim without its own user shares the provisioning credentials.
 fn whose(target: &Target<'_>) -> Identity {
-    match (&target.user, &target.record.plan.owner.secret) {
-        (None, Some(secret)) => Identity::Secret(secret.clone()),
+    match (target.has_own_access(), &target.record.plan.owner.secret) {
+        (false, Some(secret)) => Identity::Secret(secret.clone()),
         _ => Identity::App,
     }
 }

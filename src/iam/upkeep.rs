@@ -9,7 +9,7 @@ use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::store::Store;
 use crate::iam::policy::{self, Found, POLICY_NAME};
-use crate::iam::user;
+use crate::iam::{role, user};
 use crate::s3::tags::{self, Ownership, Tags};
 use crate::s3::{bucket, settings};
 use bucket_provisioner::store::{AppCredentials, Checkup, Deactivation};
@@ -47,16 +47,28 @@ pub(crate) async fn deactivate(
 }
 
 /// Compares bucket, user, policy and keys with what was created, and repairs what it can.
-pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags, keys: &[&str]) -> Result<Checkup, Error> {
+pub(crate) async fn check(
+    store: &Store,
+    target: &Target<'_>,
+    provisioner: &str,
+    keys: &[&str],
+) -> Result<Checkup, Error> {
     let mut checkup = Checkup::default();
+    let tags = &tags::of_record(provisioner, target.record);
     // Before all others, of which any may fail.
-    let applied = match target.user {
-        Some(user) if target.record.plan.changes.access => change_policy(store, target, user).await?,
-        _ => false,
+    let applied = match (target.user, &target.role) {
+        _ if !target.record.plan.changes.access => false,
+        (Some(user), _) => change_policy(store, target, user).await?,
+        (None, Some(role)) => role::change_policy(store, target, role).await?,
+        (None, None) => false,
     };
     checkup.repaired.extend(bucket::check(store, target, tags).await?);
     if let Some(user) = target.user {
         check_user(store, target, user, tags, keys, (&mut checkup, applied)).await?;
+    }
+    if let Some(role) = &target.role {
+        let tags = tags::of_role(provisioner, target.record, role.service_account);
+        role::check(store, target, role, &tags, (&mut checkup, applied)).await?;
     }
     // Last, and its failure is not that of the rest.
     Ok(settings::check(store, target, checkup).await)

@@ -338,7 +338,7 @@ pub(crate) fn ignore_not_found<T>(result: Result<T, CallError>) -> Result<Option
     }
 }
 
-fn sdk_tags(tags: &Tags) -> Vec<Tag> {
+pub(crate) fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     // Building a tag fails only without key or value, and these have both.
     tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
 }

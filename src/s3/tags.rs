@@ -11,6 +11,8 @@ pub(crate) const CLAIM_NAMESPACE: &str = "objectbucket.io/claim-namespace";
 pub(crate) const CLAIM_NAME: &str = "objectbucket.io/claim-name";
 /// Uid of that claim: the tag that proves ownership.
 pub(crate) const CLAIM_UID: &str = "objectbucket.io/claim-uid";
+/// ServiceAccount of that namespace, on the role that its claims share.
+pub(crate) const SERVICE_ACCOUNT: &str = "objectbucket.io/service-account";
 /// Uid of that claim's cluster (of the namespace `kube-system`).
 pub(crate) const CLUSTER_UID: &str = "objectbucket.io/cluster-uid";
 
@@ -20,17 +22,29 @@ pub(crate) type Tags = Vec<(String, String)>;
 /// The tags of what is created for a claim: those of the operator, and what class and claim set.
 pub(crate) fn of_record(provisioner: &str, record: &Record) -> Tags {
     let ClaimId { namespace, name, uid, .. } = &record.claim;
-    [
+    let own = with_values([
         (MANAGED_BY, Some(provisioner)),
-        (CLAIM_NAMESPACE, Some(namespace)),
-        (CLAIM_NAME, Some(name)),
-        (CLAIM_UID, Some(uid)),
+        (CLAIM_NAMESPACE, Some(namespace.as_str())),
+        (CLAIM_NAME, Some(name.as_str())),
+        (CLAIM_UID, Some(uid.as_str())),
         (CLUSTER_UID, record.cluster.as_deref()),
-    ]
-    .into_iter()
-    .filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())))
-    .chain(set_by(&record.plan.settings))
-    .collect()
+    ]);
+    own.chain(set_by(&record.plan.settings)).collect()
+}
+
+/// The operator's own tags of the role of a ServiceAccount.
+pub(crate) fn of_role(provisioner: &str, record: &Record, service_account: &str) -> Tags {
+    let own = with_values([
+        (MANAGED_BY, Some(provisioner)),
+        (CLAIM_NAMESPACE, Some(record.claim.namespace.as_str())),
+        (SERVICE_ACCOUNT, Some(service_account)),
+        (CLUSTER_UID, record.cluster.as_deref()),
+    ]);
+    own.collect()
+}
+
+fn with_values<const N: usize>(tags: [(&str, Option<&str>); N]) -> impl Iterator<Item = (String, String)> {
+    tags.map(|(key, value)| Some((key.to_owned(), value?.to_owned()))).into_iter().flatten()
 }
 
 /// Who owns a bucket or a user, by its tags.

@@ -15,6 +15,7 @@ mod provision;
 mod rates;
 mod refusals;
 mod revoke;
+mod role;
 mod setting_calls;
 mod settings;
 mod templates;

@@ -12,6 +12,7 @@ const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.js
 const GROUPS: &str = include_str!("../../docs/owner-iam-policy-groups.json");
 const ROLES: &str = include_str!("../../docs/owner-iam-policy-roles.json");
 const SETTINGS: &str = include_str!("../../docs/owner-iam-policy-settings.json");
+const KEYLESS: &str = include_str!("../../docs/owner-iam-policy-keyless.json");
 const GO_PROVISIONER: &str = include_str!("../../docs/owner-iam-policy-go-provisioner.json");
 const DOCTOR: &str = include_str!("../../docs/owner-iam-policy-doctor.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
@@ -20,13 +21,37 @@ const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
 const OF_GO_PROVISIONER: [Operation; 3] =
     [Operation::ListPolicyVersions, Operation::DeletePolicyVersion, Operation::DeletePolicy];
 
-/// Called with the keys of apps.
-const OF_APPS: [Operation; 4] =
-    [Operation::GetObject, Operation::CreateMultipartUpload, Operation::UploadPart, Operation::GetBucketLocation];
+/// Called with the access of apps.
+const OF_APPS: [Operation; 5] = [
+    Operation::GetObject,
+    Operation::CreateMultipartUpload,
+    Operation::UploadPart,
+    Operation::GetBucketLocation,
+    Operation::AssumeRoleWithWebIdentity,
+];
 
-/// Only needed by `doctor`.
-const OF_DOCTOR: [Operation; 4] =
-    [Operation::SimulatePrincipalPolicy, Operation::GetRole, Operation::GetPolicy, Operation::GetAccountSummary];
+/// Only needed by `doctor`; and GetRole for classes without keys.
+const OF_DOCTOR: [Operation; 5] = [
+    Operation::SimulatePrincipalPolicy,
+    Operation::GetRole,
+    Operation::GetPolicy,
+    Operation::GetOpenIDConnectProvider,
+    Operation::GetAccountSummary,
+];
+
+/// Only needed for classes whose apps have no keys.
+const OF_ROLES: [Operation; 10] = [
+    Operation::CreateRole,
+    Operation::GetRole,
+    Operation::TagRole,
+    Operation::UpdateAssumeRolePolicy,
+    Operation::GetRolePolicy,
+    Operation::PutRolePolicy,
+    Operation::ListRolePolicies,
+    Operation::ListRoles,
+    Operation::DeleteRolePolicy,
+    Operation::DeleteRole,
+];
 
 fn statements(policy: &str) -> Vec<Value> {
     let policy: Value = serde_json::from_str(policy).unwrap();
@@ -59,6 +84,7 @@ fn the_provisioning_policies_allow_exactly_what_is_called() {
             || operation == Operation::AssumeRole
             || OF_GO_PROVISIONER.contains(&operation)
             || OF_DOCTOR.contains(&operation)
+            || OF_ROLES.contains(&operation)
             || of_settings(operation)
     };
     let optional = |operation| operation == Operation::RemoveUserFromGroup;
@@ -66,6 +92,7 @@ fn the_provisioning_policies_allow_exactly_what_is_called() {
     for policy in [PLAIN, BOUNDED] {
         assert_eq!(with_effect(policy, "Allow"), called(|operation| !needs_none(operation) && !optional(operation)));
     }
+    assert_eq!(with_effect(KEYLESS, "Allow"), called(|operation| OF_ROLES.contains(&operation)));
     assert_eq!(with_effect(GROUPS, "Allow"), called(optional));
     assert_eq!(with_effect(ROLES, "Allow"), called(|operation| operation == Operation::AssumeRole));
     // What it allows for the Go provisioner's users is in its other documents, too, but not for these users.
@@ -126,8 +153,15 @@ fn the_settings_document_allows_what_doctor_checks() {
 /// Nothing can change or remove the boundary.
 #[test]
 fn granting_rights_requires_the_boundary() {
-    let giving = ["iam:CreateUser", "iam:PutUserPolicy", "iam:AttachUserPolicy"];
-    for statement in statements(BOUNDED) {
+    let giving = [
+        "iam:CreateUser",
+        "iam:PutUserPolicy",
+        "iam:AttachUserPolicy",
+        "iam:CreateRole",
+        "iam:PutRolePolicy",
+        "iam:AttachRolePolicy",
+    ];
+    for statement in statements(BOUNDED).into_iter().chain(statements(KEYLESS)) {
         let gives = actions(&statement).iter().any(|action| giving.contains(&action.as_str()));
         let boundary = &statement["Condition"]["StringEquals"]["iam:PermissionsBoundary"];
         assert_eq!(boundary.is_string(), gives, "{statement}");
@@ -135,6 +169,10 @@ fn granting_rights_requires_the_boundary() {
     }
     let denied = with_effect(BOUNDED, "Deny");
     for action in ["iam:PutUserPermissionsBoundary", "iam:DeleteUserPermissionsBoundary", "iam:CreatePolicyVersion"] {
+        assert!(denied.contains(action), "{action}");
+    }
+    let denied = with_effect(KEYLESS, "Deny");
+    for action in ["iam:PutRolePermissionsBoundary", "iam:DeleteRolePermissionsBoundary"] {
         assert!(denied.contains(action), "{action}");
     }
 }
@@ -235,7 +273,7 @@ fn each_policy_fits_into_a_managed_one() {
             seen += 1;
         }
     }
-    let known = [PLAIN, BOUNDED, GROUPS, ROLES, SETTINGS, GO_PROVISIONER, DOCTOR, BOUNDARY];
+    let known = [PLAIN, BOUNDED, GROUPS, ROLES, SETTINGS, KEYLESS, GO_PROVISIONER, DOCTOR, BOUNDARY];
     assert_eq!(seen, known.len(), "documents that the other tests do not know");
 }
 

@@ -11,6 +11,7 @@ const POD_IDENTITY: &str = include_str!("../../deploy/aws/pod-identity-trust-pol
 const TRUSTED: &str = include_str!("../../deploy/aws/owner-role-trust-policy.json");
 const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
 const SETTINGS: &str = include_str!("../../docs/owner-iam-policy-settings.json");
+const KEYLESS: &str = include_str!("../../docs/owner-iam-policy-keyless.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
 
 /// The template with the values of the documents.
@@ -133,6 +134,8 @@ fn cloudformation_creates_the_policies_of_the_docs() {
     assert_eq!(template.policy("Boundary"), document_of(BOUNDARY));
     assert_eq!(template.policy("OwnerPolicy"), document_of(BOUNDED));
     assert_eq!(template.policy("SettingsPolicy"), document_of(SETTINGS));
+    assert_eq!(template.policy("KeylessPolicy"), document_of(KEYLESS));
+    assert!(!template.exists("KeylessPolicy") && Template::with(&[("Keyless", "yes")]).exists("KeylessPolicy"));
     assert!(
         !template.exists("SettingsPolicy") && Template::with(&[("BucketSettings", "yes")]).exists("SettingsPolicy")
     );

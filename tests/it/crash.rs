@@ -5,7 +5,9 @@ use std::time::Duration;
 use hyper::Response;
 use rstest::rstest;
 
+use crate::keyless::create_provider;
 use crate::support::Store;
+use crate::support::account::Account;
 use crate::support::aws_backend::AwsBackend;
 use crate::support::aws_proxy::Strictness;
 use crate::support::proxy::Verdict;
@@ -85,7 +87,25 @@ const ON_SEAWEEDFS: Flow = Flow {
     ..Flow::of(Kind::Generated, Step::Provide)
 };
 
+/// A claim whose apps have access as a ServiceAccount.
+const fn keyless(kind: Kind, step: Step) -> Flow {
+    Flow {
+        parameters: &[
+            ("authentication", "ServiceAccount"),
+            ("oidcProvider", "arn:aws:iam::000000000000:oidc-provider/kubernetes.default.svc"),
+        ],
+        audience: Some("sts.amazonaws.com"),
+        ..Flow::of(kind, step)
+    }
+}
+
 #[rstest]
+#[case::keyless(keyless(Kind::Generated, Step::Provide))]
+#[case::keyless_brownfield(keyless(Kind::Brownfield, Step::Provide))]
+#[case::keyless_abandoned(keyless(Kind::Generated, Step::Abandon))]
+#[case::keyless_removed(keyless(Kind::Generated, Step::Remove))]
+#[case::keyless_secret_deleted(keyless(Kind::Generated, Step::Repair))]
+#[case::keyless_adopted(keyless(Kind::Generated, Step::Adopt))]
 #[case::settings(with_settings(Step::Provide))]
 #[case::settings_removed(with_settings(Step::Remove))]
 #[case::settings_edited(EDITED)]
@@ -95,6 +115,7 @@ const ON_SEAWEEDFS: Flow = Flow {
 #[case::edited_before_it_was_bound(Flow::of(Kind::Named, Step::Edit(CORRUPTION)))]
 #[tokio::test]
 async fn all_is_well_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    create_provider(&Account::owner()).await;
     crash_everywhere(flow, Pace::AtOnce, &async |_| backend(flow, Store::aws(), Some(Strictness::PROMPT))).await;
 }
 
@@ -115,7 +136,11 @@ async fn an_unbound_claim_leaves_nothing_wherever_killed() {
 
 fn backend(flow: Flow, store: Store, strictness: Option<Strictness>) -> AwsBackend {
     let backend = AwsBackend::at(store, strictness);
-    if flow.settings.is_empty() { backend } else { backend.with_settings() }
+    match flow {
+        Flow { audience: Some(_), .. } => backend.with_roles(),
+        Flow { settings: [], .. } => backend,
+        _ => backend.with_settings(),
+    }
 }
 
 async fn crash_slowly(flow: Flow, slow: Strictness) {

@@ -32,6 +32,7 @@ mod doctor;
 mod faults;
 mod foreign;
 mod guides;
+mod keyless;
 mod leader;
 mod lifecycle;
 mod memory;

@@ -65,6 +65,16 @@ locals {
     ),
     "user/aws-s3-provisioner/", "user${local.user_path}"
   )
+  keyless = replace(
+    replace(
+      replace(
+        replace(file("${local.docs}/owner-iam-policy-keyless.json"), "111122223333", local.account),
+        "arn:aws:", "arn:${local.partition}:"
+      ),
+      "arn:${local.partition}:iam::${local.account}:policy/aws-s3-provisioner-boundary", local.boundary_arn
+    ),
+    "role/aws-s3-provisioner/", "role${local.user_path}"
+  )
   irsa = replace(
     replace(
       replace(
@@ -138,6 +148,14 @@ resource "aws_iam_policy" "settings" {
   tags        = var.tags
 }
 
+resource "aws_iam_policy" "keyless" {
+  count       = var.keyless ? 1 : 0
+  name        = "${local.role_name}-keyless"
+  description = "The roles that aws-s3-provisioner makes for ServiceAccounts"
+  policy      = local.keyless
+  tags        = var.tags
+}
+
 resource "aws_iam_role" "operator" {
   name                 = local.role_name
   description          = "aws-s3-provisioner"
@@ -161,6 +179,12 @@ resource "aws_iam_role_policy_attachment" "settings" {
   count      = var.bucket_settings ? 1 : 0
   role       = aws_iam_role.operator.name
   policy_arn = aws_iam_policy.settings[0].arn
+}
+
+resource "aws_iam_role_policy_attachment" "keyless" {
+  count      = var.keyless ? 1 : 0
+  role       = aws_iam_role.operator.name
+  policy_arn = aws_iam_policy.keyless[0].arn
 }
 
 resource "aws_eks_pod_identity_association" "operator" {

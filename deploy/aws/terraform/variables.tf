@@ -30,6 +30,12 @@ variable "bucket_settings" {
   default     = false
 }
 
+variable "keyless" {
+  description = "Whether StorageClasses have authentication ServiceAccount. The operator can then create roles at user_path, which have the permissions boundary."
+  type        = bool
+  default     = false
+}
+
 variable "oidc_provider" {
   description = "For IRSA: issuer of the cluster's tokens without https://. It must be an identity provider in IAM. Empty for Pod Identity."
   type        = string

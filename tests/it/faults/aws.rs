@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::{Case, Nth, enumerate, run_all};
+use crate::keyless;
 use crate::owner_role::{EXTERNAL_ID, Role};
 use crate::support::account::Account;
 use crate::support::aws_proxy::{Aws, Strictness};
@@ -36,6 +37,9 @@ enum Flow {
     Adopt,
     Delete,
     Revoke,
+    /// The first without keys, and its deletion.
+    ProvisionKeyless,
+    DeleteKeyless,
     /// A deleted claim's bucket is kept, because it is not empty.
     Keep,
     /// The same of a claim whose keys were never published.
@@ -50,7 +54,7 @@ enum Flow {
     Vanish,
 }
 
-const FLOWS: [Flow; 16] = [
+const FLOWS: [Flow; 18] = [
     Flow::Provision,
     Flow::Configure,
     Flow::Reconfigure,
@@ -61,6 +65,8 @@ const FLOWS: [Flow; 16] = [
     Flow::Adopt,
     Flow::Delete,
     Flow::Revoke,
+    Flow::ProvisionKeyless,
+    Flow::DeleteKeyless,
     Flow::Keep,
     Flow::KeepUnpublished,
     Flow::Replan,
@@ -82,7 +88,13 @@ impl Flow {
 
     /// It begins with a claim that was not submitted.
     fn begins_unsubmitted(self) -> bool {
-        matches!(self, Self::Provision | Self::Configure | Self::Assume | Self::Grant | Self::Share)
+        use Flow::{Assume, Configure, Grant, Provision, ProvisionKeyless, Share};
+
+        matches!(self, Provision | Configure | Assume | Grant | Share | ProvisionKeyless)
+    }
+
+    fn is_keyless(self) -> bool {
+        matches!(self, Self::ProvisionKeyless | Self::DeleteKeyless)
     }
 
     /// It begins with a claim whose bucket exists, and that has no keys.
@@ -204,6 +216,12 @@ impl<'a> Cell<'a> {
             Flow::Configure => parameters.extend(settings::SETTINGS.map(|(name, value)| (name, value.to_owned()))),
             Flow::Reconfigure => parameters.push(("claimsMaySet", "expireAfter".to_owned())),
             Flow::Share => parameters.push(("claimsMaySet", "bucketClaimName".to_owned())),
+            flow if flow.is_keyless() => {
+                keyless::create_provider(&world.account).await;
+                keyless::create_account(world, &name).await;
+                parameters.push(("authentication", "ServiceAccount".to_owned()));
+                parameters.push(("oidcProvider", keyless::provider()));
+            }
             flow if flow.deletes_later() => parameters.push(("onDelete", "after:1h".to_owned())),
             _ => {}
         }
@@ -290,6 +308,7 @@ impl<'a> Cell<'a> {
         }
         match self.flow {
             Flow::Share => spec["additionalConfig"] = json!({ "bucketClaimName": self.creator() }),
+            flow if flow.is_keyless() => spec["additionalConfig"] = json!({ "serviceAccountName": self.claim }),
             Flow::Reconfigure => spec["additionalConfig"] = json!({ "accessMode": "ReadOnly", "expireAfter": "7d" }),
             _ => {}
         }
@@ -306,6 +325,27 @@ impl<'a> Cell<'a> {
                 self.submit().await;
                 meanwhile.await;
                 world.wait_bound(claim).await;
+            }
+            Flow::ProvisionKeyless => {
+                self.submit().await;
+                meanwhile.await;
+                world.wait_bound(claim).await;
+                let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
+                keyless::pod_past_proxies(world, claim, claim).await.put(&bucket, "b").await.unwrap();
+                let role = keyless::role(world, claim).await;
+                assert_eq!(keyless::policies(world, &role).await.map(|policies| policies.len()), Some(1));
+                return;
+            }
+            Flow::DeleteKeyless => {
+                let (role, bucket) =
+                    (keyless::role(world, claim).await, world.environment(claim).await["BUCKET_NAME"].clone());
+                world.delete_claim(claim).await;
+                meanwhile.await;
+                world.wait_gone(claim).await;
+                world.assert_no_objects(claim).await;
+                assert_eq!(keyless::policies(world, &role).await, None, "a role is left");
+                assert!(!world.account.bucket_exists(&bucket).await, "{bucket}");
+                return;
             }
             Flow::Reconfigure => {
                 let edit =
@@ -523,7 +563,7 @@ const OWNER: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_AC
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_aws_call_of_every_flow_may_fail_in_every_way() {
-    let world = World::new().await;
+    let world = World::with_rules(&keyless::rules()).await;
     let _operator = Operator::with(&world, Operator::options(&world).with_concurrency(100));
     let mut cases = vec![];
     let mut clean = BTreeMap::new();

@@ -11,11 +11,12 @@ use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS, SETTINGS};
 use crate::takeover::legacy::Legacy;
 
 /// Operations that only tools call which an admin runs.
-const CALLED_BY_TOOLS: [Operation; 5] = [
+const CALLED_BY_TOOLS: [Operation; 6] = [
     Operation::SimulatePrincipalPolicy,
     Operation::GetRole,
     Operation::GetPolicy,
     Operation::GetAccountSummary,
+    Operation::GetOpenIDConnectProvider,
     Operation::HeadBucket,
 ];
 
@@ -28,8 +29,22 @@ const ONLY_WITH_ROLES: [Operation; 1] = [Operation::AssumeRole];
 /// Only with `requireTLS`, which the emulator does not have.
 const ONLY_WITH_TLS: [Operation; 2] = [Operation::GetBucketPolicy, Operation::PutBucketPolicy];
 
+/// Only for claims whose pods have access as ServiceAccounts (`keyless::policy`).
+const ONLY_WITHOUT_KEYS: [Operation; 10] = [
+    Operation::AssumeRoleWithWebIdentity,
+    Operation::CreateRole,
+    Operation::DeleteRole,
+    Operation::DeleteRolePolicy,
+    Operation::GetRolePolicy,
+    Operation::ListRolePolicies,
+    Operation::ListRoles,
+    Operation::PutRolePolicy,
+    Operation::TagRole,
+    Operation::UpdateAssumeRolePolicy,
+];
+
 /// The actions that a document allows.
-fn allowed(document: &str) -> BTreeSet<String> {
+pub(crate) fn allowed(document: &str) -> BTreeSet<String> {
     let document: Value = serde_json::from_str(document).unwrap();
     let statements = document["Statement"].as_array().unwrap().iter();
     let wanted = statements.filter(|statement| statement["Effect"] == "Allow");
@@ -41,7 +56,7 @@ fn allowed(document: &str) -> BTreeSet<String> {
 }
 
 /// The actions that calls need. One operation needs no permission.
-fn needed<'a>(calls: impl Iterator<Item = &'a Sent>) -> BTreeSet<String> {
+pub(crate) fn needed<'a>(calls: impl Iterator<Item = &'a Sent>) -> BTreeSet<String> {
     let operations = calls.map(|call| operation(&call.operation));
     let paying = operations.filter(|operation| *operation != Operation::GetCallerIdentity);
     paying.flat_map(|operation| operation.actions().split(" and ")).map(str::to_owned).collect()
@@ -63,7 +78,7 @@ pub(super) fn assert_minimal(stage: &Stage, policy: &str, legacy: &Legacy) {
     let calls = stage.world.aws.upstream().sent();
     let seen: BTreeSet<_> = calls.iter().map(|call| operation(&call.operation).to_string()).collect();
     let others = |operation: &Operation| {
-        [&CALLED_BY_TOOLS[..], &ONLY_AT_AWS, &ONLY_WITH_ROLES, &ONLY_WITH_TLS]
+        [&CALLED_BY_TOOLS[..], &ONLY_AT_AWS, &ONLY_WITH_ROLES, &ONLY_WITH_TLS, &ONLY_WITHOUT_KEYS]
             .iter()
             .any(|others| others.contains(operation))
     };

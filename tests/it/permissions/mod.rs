@@ -12,7 +12,7 @@
 
 mod account;
 mod audit;
-mod aws;
+pub(crate) mod aws;
 mod grants;
 mod stage;
 mod walk;

@@ -28,7 +28,31 @@ impl Account {
 
     /// Whoever these keys belong to.
     pub(crate) fn at(url: &str, region: &str, access_key_id: &str, secret_access_key: &str) -> Self {
-        let credentials = Credentials::from_keys(access_key_id, secret_access_key, None);
+        Self::by(url, region, Credentials::from_keys(access_key_id, secret_access_key, None))
+    }
+
+    /// A pod with this token and this role, which it assumes at this endpoint; the error's code if it is refused.
+    pub(crate) async fn with_token(
+        store: &super::Store,
+        sts: &str,
+        (role, token): (&str, &str),
+    ) -> Result<Self, String> {
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(super::REGION))
+            .endpoint_url(sts)
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .build();
+        let assume = aws_sdk_sts::Client::new(&config).assume_role_with_web_identity().role_session_name("pod");
+        let answer = assume.role_arn(role).web_identity_token(token).send().await;
+        let answer = answer.map_err(|error| error.code().unwrap_or("no code").to_owned())?;
+        let keys = answer.credentials.ok_or("no credentials")?;
+        let token = Some(keys.session_token);
+        let credentials = Credentials::from_keys(keys.access_key_id, keys.secret_access_key, token);
+        Ok(Self::by(&store.url, super::REGION, credentials))
+    }
+
+    fn by(url: &str, region: &str, credentials: Credentials) -> Self {
         let config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(region.to_owned()))

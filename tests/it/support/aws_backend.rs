@@ -18,6 +18,8 @@ pub(crate) struct AwsBackend {
     account: Account,
     /// The inventory has all settings of buckets and the policies of users, which takes a dozen calls for each.
     shows_settings: bool,
+    /// The inventory has the roles of ServiceAccounts.
+    shows_roles: bool,
 }
 
 impl AwsBackend {
@@ -27,12 +29,26 @@ impl AwsBackend {
         if let Some(strictness) = strictness {
             aws.strict(strictness);
         }
-        Self { account: Account::owner_of(&store), store, aws, shows_settings: false }
+        Self { account: Account::owner_of(&store), store, aws, shows_settings: false, shows_roles: false }
     }
 
     /// The same with all settings in its inventory.
     pub(crate) fn with_settings(self) -> Self {
         Self { shows_settings: true, ..self }
+    }
+}
+
+impl AwsBackend {
+    /// The same with the roles of ServiceAccounts in its inventory, as users without keys.
+    pub(crate) fn with_roles(self) -> Self {
+        Self { shows_roles: true, ..self }
+    }
+
+    async fn app(&self, outputs: &Outputs) -> Result<Account, String> {
+        match (outputs.get("AWS_ROLE_ARN"), outputs.get("AWS_WEB_IDENTITY_TOKEN")) {
+            (Some(role), Some(token)) => Account::with_token(&self.store, &self.store.url, (role, token)).await,
+            _ => Ok(Account::of(&self.store, outputs)),
+        }
     }
 }
 
@@ -67,6 +83,9 @@ impl Backend for AwsBackend {
 
     async fn inventory(&self, id: &str) -> Inventory {
         let mut found = self.account.inventory(id).await;
+        if self.shows_roles {
+            found.users.extend(self.account.roles_with(id).await);
+        }
         if self.shows_settings {
             for (name, bucket) in &mut found.buckets {
                 bucket.settings = self.account.settings(name).await;
@@ -110,11 +129,11 @@ impl Backend for AwsBackend {
     }
 
     async fn put(&self, app: &Outputs, object: &str) -> Result<(), String> {
-        Account::of(&self.store, app).put(&app["BUCKET_NAME"], object).await
+        self.app(app).await?.put(&app["BUCKET_NAME"], object).await
     }
 
     async fn list(&self, app: &Outputs) -> Result<Vec<String>, String> {
-        Account::of(&self.store, app).list(&app["BUCKET_NAME"]).await
+        self.app(app).await?.list(&app["BUCKET_NAME"]).await
     }
 }
 
@@ -144,6 +163,20 @@ impl Account {
         found
     }
 
+    /// The roles with `id` in their names.
+    async fn roles_with(&self, id: &str) -> BTreeMap<String, User> {
+        let iam = &self.iam;
+        let mut found = BTreeMap::new();
+        let roles: Vec<_> = iam.list_roles().into_paginator().items().send().try_collect().await.unwrap();
+        for role in roles.into_iter().filter(|role| role.role_name.contains(id)) {
+            let policies = iam.list_role_policies().role_name(&role.role_name).send().await.unwrap().policy_names;
+            let tags = iam.list_role_tags().role_name(&role.role_name).send().await.unwrap().tags;
+            let settings = format!("policies {policies:?}, tags {tags:?}, {:?}", role.assume_role_policy_document);
+            found.insert(role.role_name, User { keys: Vec::new(), settings });
+        }
+        found
+    }
+
     /// Removes buckets with their objects and users with their keys, if they are there.
     pub(crate) async fn remove(&self, what: &Inventory) {
         let Self { s3, iam } = self;
@@ -154,6 +187,13 @@ impl Account {
             let _ = s3.delete_bucket().bucket(bucket).send().await;
         }
         for user in what.users.keys() {
+            if let Ok(policies) = iam.list_role_policies().role_name(user).send().await {
+                for policy in policies.policy_names {
+                    iam.delete_role_policy().role_name(user).policy_name(policy).send().await.unwrap();
+                }
+                iam.delete_role().role_name(user).send().await.unwrap();
+                continue;
+            }
             for key in self.keys(user).await {
                 iam.delete_access_key().user_name(user).access_key_id(key).send().await.unwrap();
             }

@@ -83,7 +83,7 @@ pub(crate) async fn admin() -> Client {
     Client::try_from(admin_config().await).unwrap()
 }
 
-async fn admin_config() -> Config {
+pub(crate) async fn admin_config() -> Config {
     needed("KUBECONFIG");
     Config::infer().await.expect("KUBECONFIG can be read")
 }
@@ -151,9 +151,13 @@ impl World {
 
     /// A world whose users have a path of their own: commands that list users find no others.
     pub(crate) async fn with_own_path() -> Self {
-        let mut world = Self::new().await;
-        world.iam_path = format!("/aws-s3-provisioner/{}/", world.id);
-        world
+        Self::new().await.in_own_path()
+    }
+
+    /// The same world, with an IAM path that no other has.
+    pub(crate) fn in_own_path(mut self) -> Self {
+        self.iam_path = format!("/aws-s3-provisioner/{}/", self.id);
+        self
     }
 
     /// A world whose AWS is this store.
@@ -171,6 +175,16 @@ impl World {
         world
     }
 
+    /// A world whose operators also have these rules.
+    pub(crate) async fn with_rules(rules: &[serde_json::Value]) -> Self {
+        let mut world = Self::new().await;
+        let operators = shipped::client(&world.client, &world.cluster, rules).await;
+        let tokens = world.tokens().clone();
+        let server = ApiServer::behind(operators, &tokens.operator).and(world.client.clone(), &tokens.admin);
+        world.world.kubernetes = Proxy::start(server).await;
+        world
+    }
+
     /// Another provisioner, with classes and proxies of its own, beside this one in the same namespace.
     pub(crate) async fn neighbour(&self) -> Self {
         let id = provisioner_conformance::World::new_id();
@@ -180,7 +194,7 @@ impl World {
 
     /// Operators get no further than with the permissions that are shipped.
     async fn with_aws(mut world: provisioner_conformance::World, cluster: Config, store: Store) -> Self {
-        let operators = shipped::client(&world.client, &cluster).await;
+        let operators = shipped::client(&world.client, &cluster, &[]).await;
         let tokens = world.tokens().clone();
         let server = ApiServer::behind(operators, &tokens.operator).and(world.client.clone(), &tokens.admin);
         world.kubernetes = Proxy::start(server).await;

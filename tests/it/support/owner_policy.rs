@@ -12,6 +12,7 @@ use super::aws_proxy::for_emulator;
 pub(crate) const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json");
 pub(crate) const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
 pub(crate) const SETTINGS: &str = include_str!("../../../docs/owner-iam-policy-settings.json");
+pub(crate) const KEYLESS: &str = include_str!("../../../docs/owner-iam-policy-keyless.json");
 pub(crate) const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
 pub(crate) const GO_PROVISIONER: &str = include_str!("../../../docs/owner-iam-policy-go-provisioner.json");
 pub(crate) const DOCTOR: &str = include_str!("../../../docs/owner-iam-policy-doctor.json");

@@ -30,13 +30,13 @@ fn rules_of_nth(kind: &str, name: &str, nth: usize) -> Vec<Value> {
     serde_json::from_value(role["rules"].take()).unwrap()
 }
 
-/// A client that acts as the ServiceAccount, in the cluster of this configuration.
-pub(crate) async fn client(admin: &Client, config: &Config) -> Client {
+/// A client that acts as the ServiceAccount, in the cluster of this configuration. `more`: rules beyond what is shipped.
+pub(crate) async fn client(admin: &Client, config: &Config, more: &[Value]) -> Client {
     static TOKENS: Mutex<BTreeMap<String, String>> = Mutex::const_new(BTreeMap::new());
     let mut tokens = TOKENS.lock().await;
-    let cluster = config.cluster_url.to_string();
+    let cluster = format!("{} {more:?}", config.cluster_url);
     if !tokens.contains_key(&cluster) {
-        tokens.insert(cluster.clone(), token(admin).await);
+        tokens.insert(cluster.clone(), token(admin, more).await);
     }
     let mut config = config.clone();
     config.auth_info = Default::default();
@@ -45,9 +45,10 @@ pub(crate) async fn client(admin: &Client, config: &Config) -> Client {
 }
 
 /// Each process has a ServiceAccount of its own, because others may have been built with other rules.
-async fn token(admin: &Client) -> String {
+async fn token(admin: &Client, more: &[Value]) -> String {
     let name = format!("t-{:08x}-operators", rand::random::<u32>());
     let mut all = rules("ClusterRole", 0);
+    all.extend_from_slice(more);
     // The shipped Role is for the lease of one provisioner; these have many.
     all.push(json!({
         "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],

@@ -5,11 +5,13 @@
 //! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
 //! | `buckets` | the same of S3 |
 //! | `people` | credentials for people that hang on users |
+//! | `roles` | roles that trust the tokens of a cluster |
 //! | `policies` | policies with conditions, and with the paths of users |
 
 mod buckets;
 mod people;
 mod policies;
+mod roles;
 mod strict;
 
 use std::sync::{Arc, Mutex};
@@ -179,6 +181,11 @@ impl AwsCall {
     /// Whether its body has this text.
     pub(super) fn body_contains(&self, text: &str) -> bool {
         String::from_utf8_lossy(&self.body).contains(text)
+    }
+
+    /// A field of a request to IAM or STS.
+    pub(super) fn form(&self, name: &str) -> Option<String> {
+        form_field(&self.body, name)
     }
 
     /// Whether it is sent to IAM, whose requests are forms.

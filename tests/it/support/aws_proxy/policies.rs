@@ -1,4 +1,5 @@
-//! Policies of users as AWS evaluates them: with their conditions, and with the paths of users. The emulator does neither.
+//! Policies of users as AWS evaluates them: with their conditions, and with the paths of users and roles. The emulator does
+//! neither.
 //!
 //! | rule | source |
 //! |---|---|
@@ -122,7 +123,7 @@ impl Policies {
 }
 
 /// What the emulator can evaluate of a policy. A statement with a key or an operator that it does not know allows nothing
-/// there; nor does it know paths of users, of which user a key is, and the resources of calls that only `doctor` makes.
+/// there; nor does it know paths of users and roles, of which user a key is, and the resources of calls that only `doctor` makes.
 pub(crate) fn for_emulator(mut document: Value) -> Value {
     const LAST_USED: &str = "iam:GetAccessKeyLastUsed";
     const OF_DOCTOR: [&str; 4] =
@@ -144,18 +145,29 @@ pub(crate) fn for_emulator(mut document: Value) -> Value {
         // A call about user and group is about the user there.
         if let Some((account, _)) = resource.split_once(":user/").or_else(|| resource.split_once(":group/")) {
             statement["Resource"] = format!("{account}:user/*").into();
+        } else if let Some((account, _)) = resource.split_once(":role/") {
+            statement["Resource"] = format!("{account}:role/*").into();
         }
     }
     statements.extend(last_used);
     document
 }
 
-/// `None` for a call about neither bucket nor user.
+/// `None` for a call about neither bucket nor user nor role.
 async fn request(call: &AwsCall, account: String) -> Option<Request> {
     let owner = Account::owner();
     let mut context = BTreeMap::from([("aws:PrincipalAccount".to_owned(), account.clone())]);
     if let Some(group) = super::form_field(&call.body, "GroupName") {
         return Some(Request { resource: format!("arn:aws:iam::{account}:group/{group}"), context });
+    }
+    if let Some(role) = call.form("RoleName") {
+        let found = owner.iam.get_role().role_name(&role).send().await.ok().and_then(|found| found.role);
+        // Of a role that does not exist, IAM does not know the path.
+        let path = found.as_ref().map(|role| role.path.clone()).or_else(|| call.path.clone());
+        let path = path.unwrap_or_else(|| "/".to_owned());
+        let has = found.and_then(|role| role.permissions_boundary?.permissions_boundary_arn);
+        context.extend(call.boundary.clone().or(has).map(|boundary| ("iam:PermissionsBoundary".to_owned(), boundary)));
+        return Some(Request { resource: format!("arn:aws:iam::{account}:role{path}{role}"), context });
     }
     if let Some(user) = &call.user {
         let found = owner.iam.get_user().user_name(user).send().await.ok().and_then(|found| found.user);

@@ -24,6 +24,7 @@ use provisioner_conformance::proxy::{Answer, Fault, plain, respond};
 use super::AwsCall;
 use super::buckets::Buckets;
 use super::people::People;
+use super::roles::Roles;
 use crate::support::account::Account;
 
 /// How strict and how slow AWS is.
@@ -72,6 +73,7 @@ pub(super) struct Strict {
     users_made: Mutex<HashMap<String, Instant>>,
     pub(super) buckets: Buckets,
     pub(super) people: People,
+    roles: Roles,
     buckets_deleted: Mutex<HashMap<String, Instant>>,
     /// For each user when it was changed, and what it was before.
     changes: Mutex<HashMap<String, Vec<(Instant, User)>>>,
@@ -98,6 +100,7 @@ impl Strict {
             users_made: Mutex::default(),
             buckets: Buckets::default(),
             people: People::default(),
+            roles: Roles::default(),
             buckets_deleted: Mutex::default(),
             changes: Mutex::default(),
         }
@@ -123,6 +126,9 @@ impl Strict {
         if let Some(answer) = self.people.answer(call) {
             return Ok(answer);
         }
+        if let Some(refusal) = self.roles.refuse(call, self.strictness.key_delay, &self.account).await {
+            return Ok(refusal);
+        }
         match (&call.user, &call.bucket) {
             (Some(user), _) if call.operation.starts_with("Get") || call.operation.starts_with("List") => {
                 match self.as_it_was(user).and_then(|user| shown(call, &user)) {
@@ -132,7 +138,13 @@ impl Strict {
             }
             (Some(user), _) => self.change_user(call, user, forward).await,
             (None, Some(bucket)) => self.use_bucket(call, bucket, forward).await,
-            (None, None) => forward.await,
+            (None, None) => {
+                let answer = forward.await?;
+                if answer.status().is_success() {
+                    self.roles.done(call);
+                }
+                Ok(answer)
+            }
         }
     }
 

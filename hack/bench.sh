@@ -14,6 +14,8 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
            to all gone
   settings N claims of a class with five settings of buckets, as `claims`; and with 50 ms
            added to each answer of AWS
+  keyless  N claims of 200 ServiceAccounts, without keys, as `claims`; the ratio is to as many
+           with keys
   restart  the operator starts again with N claims bound, and one that waits
   latency  up to 100 claims one after another, from creation to Bound and from deletion
            to gone, with 0, 50 and 300 ms for each call to AWS; and with keys that work
@@ -56,7 +58,7 @@ while (($#)); do
     --only | --objects | --bound)
       (($# > 1)) || fail "$1 needs a value; see $0 --help"
       case $1=$2 in
-        --only=claims | --only=settings | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge | --only=queue | --only=volumes | --only=many) parts+=("$2") ;;
+        --only=claims | --only=settings | --only=keyless | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge | --only=queue | --only=volumes | --only=many) parts+=("$2") ;;
         --objects=[1-9]*) objects=$2 ;;
         --bound=[1-9]*) bound=$2 ;;
         *) fail "$1 $2 cannot be used; see $0 --help" ;;
@@ -71,7 +73,7 @@ while (($#)); do
   esac
   shift
 done
-((${#parts[@]})) || parts=(claims settings restart latency limits delay purge queue volumes many)
+((${#parts[@]})) || parts=(claims settings keyless restart latency limits delay purge queue volumes many)
 
 # On SIGTERM it stops the operator that it runs.
 clean_up() {

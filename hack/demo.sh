@@ -43,7 +43,7 @@ show() { printf '  $ %s\n' "$*" && "$@" | sed 's/^/  /; s/ *$//'; }
 owner() { "$built/owner" "$@" | sed 's/^/  /'; }
 
 admin_prepares() {
-  heading "The admin: custom resources, provisioning credentials, three StorageClasses"
+  heading "The admin: custom resources, provisioning credentials, StorageClasses"
   [[ -n ${AWS_ACCESS_KEY_ID:-} && -n ${AWS_SECRET_ACCESS_KEY:-} ]] ||
     fail "AWS_ENDPOINT_URL is set, but not AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: set the provisioning credentials, too"
   if kubectl get crd objectbucketclaims.objectbucket.io &>/dev/null; then
@@ -58,9 +58,16 @@ admin_prepares() {
   example storageclass-greenfield | create
   example storageclass-brownfield | create
   example storageclass-managed | sed 's/onDelete: .*/onDelete: purge/' | create
+  if [[ $keyless ]]; then
+    local issuer
+    issuer=$(kubectl get --raw /.well-known/openid-configuration | sed -n 's|.*"issuer":"https://\([^"]*\)".*|\1|p')
+    example storageclass-keyless |
+      sed "s|onDelete: .*|onDelete: purge|; s|oidcProvider: .*|oidcProvider: arn:aws:iam::000000000000:oidc-provider/$issuer|" | create
+  fi
   owner create "$archive"
   bucket_made=yes
   say "class s3-buckets makes a bucket for each claim, and s3-managed one with settings; s3-existing opens the bucket $archive"
+  [[ ! $keyless ]] || say "class s3-keyless gives no keys: pods have access as a ServiceAccount"
 }
 
 # It gets no keys: it works with those of the class's Secret. It serves one namespace and has its lease there.
@@ -78,6 +85,11 @@ user_claims() {
   show kubectl create --namespace "$namespace" -f examples/claim-greenfield.yaml -f examples/claim-brownfield.yaml
   say "one whose bucket keeps versions, and one whose keys only read:"
   show kubectl create --namespace "$namespace" -f examples/claim-managed.yaml -f examples/claim-reader.yaml
+  if [[ $keyless ]]; then
+    say "and one for pods of a ServiceAccount, which need no keys:"
+    show kubectl create --namespace "$namespace" serviceaccount thumbnails
+    show kubectl create --namespace "$namespace" -f examples/claim-keyless.yaml
+  fi
   show kubectl wait --namespace "$namespace" --for 'jsonpath={.status.phase}=Bound' --timeout "${patience}s" "${claims[@]/#/obc/}"
   show kubectl get --namespace "$namespace" obc,ob,secret,configmap --selector bucket-provisioner
   local claim
@@ -113,6 +125,15 @@ apps_use_buckets() {
   heading "What class and claim have set"
   owner managed "${buckets[reports]}" "$namespace"
   app archive-reader --read-only
+  if [[ $keyless ]]; then
+    heading "The app of claim thumbnails, which has no keys"
+    ! grep -q ACCESS_KEY <<<"${environments[thumbnails]}" || fail "claim thumbnails has keys"
+    say "its environment: $(cut -d= -f1 <<<"${environments[thumbnails]}" | paste -sd' ')"
+    # As the kubelet mounts it into a pod.
+    kubectl create token thumbnails --namespace "$namespace" --audience sts.amazonaws.com >"$state/tmp/token"
+    environments[thumbnails]+=$'\n'AWS_WEB_IDENTITY_TOKEN_FILE=$state/tmp/token
+    app thumbnails "${buckets[photos]}"
+  fi
 }
 
 user_deletes() {
@@ -154,7 +175,8 @@ all_is_gone() {
   say "gone   claims, ObjectBuckets, Secrets and ConfigMaps"
   owner gone "${buckets[reports]}"
   owner gone "${buckets[photos]}" "${users[@]}"
-  for claim in "${claims[@]}"; do app "$claim" --refused; done
+  [[ ! $keyless ]] || owner gone "${buckets[thumbnails]}"
+  for claim in "${claims[@]}"; do [[ $claim = thumbnails ]] || app "$claim" --refused; done
   owner unchanged "$archive"
   running operator || fail "the operator has ended by itself"
   # Patterns on a command line could be seen by others.
@@ -197,7 +219,7 @@ done
 
 set_stage
 readonly log=$state/logs/operator.log label=aws-s3-provisioner-demo=$stack
-archive=company-archive provisioner=aws-s3.io/bucket bucket_made='' stack_used=''
+archive=company-archive provisioner=aws-s3.io/bucket bucket_made='' stack_used='' keyless=''
 claims=(photos archive reports archive-reader)
 declare -A environments buckets records users
 if [[ $stop ]]; then
@@ -225,6 +247,8 @@ fi
 heading "Starting a Kubernetes API server and an AWS"
 begin_stack
 use_stack
+# Another AWS knows nothing of this cluster's tokens.
+if ! brought_to_stack KUBECONFIG && ! brought_to_stack AWS_ENDPOINT_URL; then keyless=yes claims+=(thumbnails); fi
 admin_prepares
 operator_starts
 user_claims

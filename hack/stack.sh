@@ -151,6 +151,8 @@ write_env() {
     # Each of these would lead an AWS SDK past the emulator, or to other keys.
     echo 'unset AWS_PROFILE AWS_SESSION_TOKEN AWS_IGNORE_CONFIGURED_ENDPOINT_URLS' \
       'AWS_ENDPOINT_URL_S3 AWS_ENDPOINT_URL_IAM AWS_ENDPOINT_URL_STS'
+    # It has an AWS SDK.
+    printf 'export AWS_EMULATOR_PYTHON=%q\n' "$emulator/bin/python"
   fi
   # A kubectl that the user's PATH has needs no place in front of it.
   # shellcheck disable=SC2016 # expanded where it is used

@@ -8,7 +8,7 @@
 //! | `remove BUCKET` | deletes such a bucket, whatever it holds by then |
 //! | `put BUCKET KEY` | puts one more object into a bucket |
 //! | `managed BUCKET TEAM` | fails unless the bucket keeps versions, blocks public access and has the tag `team` |
-//! | `gone BUCKET USER...` | fails if the bucket or one of the IAM users is there, or what belongs to a user |
+//! | `gone BUCKET NAME...` | fails if the bucket or an IAM user or role of the name is there, or what belongs to a user |
 //!
 //! Keys, region and `AWS_ENDPOINT_URL` come from the environment, as for every AWS SDK.
 
@@ -38,9 +38,9 @@ async fn main() -> Result<(), Failure> {
         ["remove", bucket] => remove(&s3, bucket).await,
         ["put", bucket, key] => put(&s3, bucket, key, b"deleted with its bucket").await,
         ["managed", bucket, team] => managed(&s3, bucket, team).await,
-        ["gone", bucket, ref users @ ..] => {
+        ["gone", bucket, ref names @ ..] => {
             require_no_bucket(&s3, bucket).await?;
-            require_no_users(&config, users).await
+            require_no_identities(&config, names).await
         }
         _ => Err("unknown command; see examples/app/owner.rs".into()),
     }
@@ -111,23 +111,25 @@ async fn require_no_bucket(s3: &aws_sdk_s3::Client, bucket: &str) -> Result<(), 
     Ok(())
 }
 
-/// An IAM user, its keys and its policies. Stores that keep them apart may answer with an empty list for a user that
+/// An IAM user, its keys and its policies, or a role. Stores that keep them apart may answer with an empty list for a user that
 /// is not there.
-async fn require_no_users(config: &SdkConfig, users: &[&str]) -> Result<(), Failure> {
+async fn require_no_identities(config: &SdkConfig, names: &[&str]) -> Result<(), Failure> {
     // Wherever the buckets are, IAM is in one place.
     let iam = aws_sdk_iam::config::Builder::from(config).region(Region::new("us-east-1")).build();
     let iam = aws_sdk_iam::Client::from_conf(iam);
-    for user in users {
+    for name in names {
         let found = [
-            count(iam.get_user().user_name(*user).send().await, |_| 1)?,
-            count(iam.list_access_keys().user_name(*user).send().await, |keys| keys.access_key_metadata.len())?,
-            count(iam.list_user_policies().user_name(*user).send().await, |policies| policies.policy_names.len())?,
+            count(iam.get_user().user_name(*name).send().await, |_| 1)?,
+            count(iam.get_role().role_name(*name).send().await, |_| 1)?,
+            count(iam.list_access_keys().user_name(*name).send().await, |keys| keys.access_key_metadata.len())?,
+            count(iam.list_user_policies().user_name(*name).send().await, |policies| policies.policy_names.len())?,
         ];
-        if found != [0, 0, 0] {
-            let [users, keys, policies] = found;
-            return Err(format!("left of IAM user {user}: {users} user, {keys} keys, {policies} policies").into());
+        if found != [0; 4] {
+            let [users, roles, keys, policies] = found;
+            let left = format!("{users} user, {roles} role, {keys} keys, {policies} policies");
+            return Err(format!("left of {name} in IAM: {left}").into());
         }
-        println!("gone   IAM user {user}, its key and its policy");
+        println!("gone   {name} in IAM, with its keys and policies");
     }
     Ok(())
 }

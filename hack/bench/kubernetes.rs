@@ -14,6 +14,9 @@ pub(crate) const CLAIMS: &str = "/apis/objectbucket.io/v1alpha1/namespaces/bench
 pub(crate) const RECORDS: &str = "/apis/objectbucket.io/v1alpha1/objectbuckets";
 const VOLUME_CLAIMS: &str = "/api/v1/namespaces/bench/persistentvolumeclaims";
 pub(crate) const CLASS: &str = "s3-buckets";
+/// The class of claims without keys, and how many ServiceAccounts they have.
+pub(crate) const KEYLESS: &str = "s3-keyless";
+pub(crate) const SERVICE_ACCOUNTS: usize = 200;
 /// Claims that are created or deleted at the same time.
 const AT_ONCE: usize = 16;
 
@@ -96,9 +99,13 @@ impl Kubernetes {
     pub(crate) async fn create_claim(&self, name: &str, class: &str) -> Result<Claim, Failure> {
         let _turn = self.turns.acquire().await?;
         let ApiResource { api_version, kind, .. } = self.claimed.claims();
-        let claim = json!({
+        let mut claim = json!({
             "apiVersion": api_version, "kind": kind, "metadata": { "name": name }, "spec": self.claimed.spec(class),
         });
+        if class == KEYLESS {
+            let number: usize = name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse()?;
+            claim["spec"]["additionalConfig"] = json!({ "serviceAccountName": service_account(number) });
+        }
         let path = self.claimed.path();
         let created: Value = serde_json::from_str(&self.send(Method::POST, path, Some(&claim)).await?)?;
         let uid = text(&created["metadata"]["uid"])?;
@@ -137,6 +144,11 @@ impl Kubernetes {
         }
         Ok(())
     }
+}
+
+/// That of the claim with this number.
+pub(crate) fn service_account(number: usize) -> String {
+    format!("app-{}", number % SERVICE_ACCOUNTS)
 }
 
 fn text(value: &Value) -> Result<String, Failure> {

@@ -7,6 +7,7 @@
 mod bodies;
 mod counters;
 mod floor;
+mod keyless;
 mod kubernetes;
 mod latency;
 mod limits;
@@ -61,7 +62,7 @@ async fn run(n: usize, objects: usize, bound: usize, parts: &[&str]) -> Result<(
     let processors = std::thread::available_parallelism()?;
     println!("\n{profile} build, {processors} processors, operator with a lease");
     println!("ratio: seconds of the operator to those of the floor\n");
-    if wanted("claims") || wanted("settings") || wanted("delay") {
+    if ["claims", "settings", "keyless", "delay"].into_iter().any(wanted) {
         println!("{}", table::header("a claim"));
     }
     if wanted("claims") || wanted("restart") {
@@ -69,6 +70,9 @@ async fn run(n: usize, objects: usize, bound: usize, parts: &[&str]) -> Result<(
     }
     if wanted("settings") {
         bench.settings(n).await?;
+    }
+    if wanted("keyless") {
+        bench.keyless(n).await?;
     }
     if wanted("delay") {
         bench.delayed(50, n.min(500)).await?;

@@ -108,10 +108,12 @@ impl Store {
     pub(crate) async fn check_nothing_left(&self) -> Result<(), Failure> {
         let users = self.iam.list_users().send().await?.users;
         let buckets = self.s3.list_buckets().send().await?.buckets.unwrap_or_default();
-        if users.is_empty() && buckets.is_empty() {
+        let roles = self.iam.list_roles().path_prefix("/aws-s3-provisioner/").send().await?.roles;
+        if users.is_empty() && roles.is_empty() && buckets.is_empty() {
             return Ok(());
         }
-        Err(format!("left in AWS: {} users and {} buckets", users.len(), buckets.len()).into())
+        let (users, roles, buckets) = (users.len(), roles.len(), buckets.len());
+        Err(format!("left in AWS: {users} users, {roles} roles and {buckets} buckets").into())
     }
 
     /// Bucket beside user, policy beside key; returns the key.

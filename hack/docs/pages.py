@@ -65,8 +65,8 @@ def blocks(page, text):
                 start, markers = None, {}
             else:
                 start[2].append(line + "\n")
-        elif line == "<!-- prepare:":
-            start, fence, indent = (number, "prepare", []), "-->", 0
+        elif line.strip() == "<!-- prepare:":
+            start, fence, indent = (number, "prepare", []), "-->", len(line) - len(line.lstrip())
         elif line.lstrip().startswith("```"):
             start, fence, indent = (number, line.strip()[3:].strip(), []), "```", len(line) - len(line.lstrip())
         elif match := MARKER.match(line.strip()):

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{ObjectMeta, PatchParams, PostParams};
 
 use crate::api::wire;
@@ -26,9 +27,13 @@ pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&str> {
 
 /// Whether an output has this entry, whoever wrote it.
 pub(crate) fn has_entry(metadata: &ObjectMeta, key: &str) -> bool {
-    let writers = metadata.managed_fields.iter().flatten();
-    let mut data = writers.filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data")?.as_object());
-    data.any(|data| data.keys().any(|written| written.strip_prefix("f:") == Some(key)))
+    metadata.managed_fields.iter().flatten().flat_map(entries).any(|written| written == key)
+}
+
+/// The entries of an output's data that are this writer's.
+fn entries(writer: &ManagedFieldsEntry) -> impl Iterator<Item = &str> {
+    let data = writer.fields_v1.as_ref().and_then(|fields| fields.0.get("f:data")?.as_object());
+    data.into_iter().flat_map(|data| data.keys().filter_map(|key| key.strip_prefix("f:")))
 }
 
 impl FieldManager {
@@ -55,19 +60,16 @@ impl FieldManager {
     ///
     /// `managedFields` shows this: the API server removes an entry from its writer when somebody else changes or removes it.
     pub(crate) fn written<'a>(&'a self, metadata: &'a ObjectMeta) -> impl Iterator<Item = &'a str> {
-        metadata
-            .managed_fields
-            .iter()
-            .flatten()
-            .filter(|writer| writer.manager.as_deref() == Some(&self.0))
-            .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data")?.as_object())
-            .flat_map(|data| data.keys().filter_map(|key| key.strip_prefix("f:")))
+        self.writes(metadata).flat_map(entries)
+    }
+
+    fn writes<'a>(&'a self, metadata: &'a ObjectMeta) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+        metadata.managed_fields.iter().flatten().filter(|writer| writer.manager.as_deref() == Some(&self.0))
     }
 
     /// Whether the operator has written anything of the object.
     pub(crate) fn has_written(&self, metadata: &ObjectMeta) -> bool {
-        let mut managers = metadata.managed_fields.iter().flatten().filter_map(|entry| entry.manager.as_deref());
-        managers.any(|manager| manager == &*self.0)
+        self.writes(metadata).next().is_some()
     }
 
     /// Whether these entries are all among them.

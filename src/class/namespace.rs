@@ -1,7 +1,7 @@
 //! `bucketNamespace`: buckets whose names only one account can have ("Namespaces for general purpose buckets", Amazon S3 user
 //! guide).
 
-use crate::class::values::Region;
+use crate::class::values::{Region, is_account, unshown};
 use bucket_provisioner::store::ParameterError;
 
 pub(crate) const NAMESPACE: &str = "bucketNamespace";
@@ -27,10 +27,6 @@ impl AccountRegional {
 /// The account in the end of a bucket's name.
 pub(crate) fn account_of(suffix: &str) -> Option<&str> {
     suffix.strip_prefix('-')?.split('-').next().filter(|account| is_account(account))
-}
-
-fn is_account(text: &str) -> bool {
-    text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The namespace that a class sets. `arns`: of what is in the account of its buckets.
@@ -61,13 +57,8 @@ pub(crate) fn namespace(
         let problem = format!("does not exist in {}", region.as_str());
         return Err(ParameterError::bad(NAMESPACE, ACCOUNT_REGIONAL, &problem, "remove it, or use another region"));
     }
-    let unshown = |problem: &str| ParameterError::Unshown {
-        name: ACCOUNT.into(),
-        problem: problem.to_owned(),
-        remedy: "write the 12 digits of the account".into(),
-    };
     if account.as_deref().is_some_and(|account| !is_account(account)) {
-        return Err(unshown("is no account"));
+        return Err(unshown(ACCOUNT, "is no account", "write the 12 digits of the account"));
     }
     let of_arns =
         arns.into_iter().flatten().filter_map(|arn| arn.split(':').nth(4)).find(|account| is_account(account));

@@ -5,6 +5,7 @@
 
 use sha2::{Digest as _, Sha256};
 
+use crate::class::values::{OTHER_PARTITION, is_account, is_arn_of_iam, partition_of, unshown};
 use bucket_provisioner::store::names::uid_in;
 use bucket_provisioner::store::{Authentication, ClaimId, ParameterError};
 
@@ -38,13 +39,8 @@ pub struct ProviderArn(String);
 
 impl ProviderArn {
     pub(crate) fn parse(value: &str) -> Option<Self> {
-        let parts: Vec<&str> = value.splitn(6, ':').collect();
-        let is_arn = matches!(parts.as_slice(), ["arn", partition, "iam", "", account, resource]
-            if (*partition == "aws" || partition.starts_with("aws-"))
-                && account.len() == 12
-                && account.bytes().all(|byte| byte.is_ascii_digit())
-                && resource.strip_prefix("oidc-provider/").is_some_and(|issuer| !issuer.is_empty())
-                && resource.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\'));
+        // It becomes part of a trust policy.
+        let is_arn = is_arn_of_iam(value, "oidc-provider/", &is_account) && !value.contains(['"', '\\']);
         is_arn.then(|| Self(value.to_owned()))
     }
 
@@ -55,7 +51,7 @@ impl ProviderArn {
 
     /// The partition.
     pub(crate) fn partition(&self) -> &str {
-        self.0.split(':').nth(1).unwrap_or_default()
+        partition_of(&self.0).unwrap_or_default()
     }
 
     /// The account that has the provider, and the roles that trust it.
@@ -114,11 +110,6 @@ pub(crate) fn oidc(
     audience: Option<String>,
     partition: Option<&str>,
 ) -> Result<Option<Oidc>, ParameterError> {
-    let unshown = |name: &'static str, problem: &str, remedy: &'static str| ParameterError::Unshown {
-        name: name.into(),
-        problem: problem.to_owned(),
-        remedy: remedy.into(),
-    };
     match (authentication, provider) {
         (Authentication::Key, None) if audience.is_none() => return Ok(None),
         (Authentication::Key, _) => {
@@ -139,8 +130,7 @@ pub(crate) fn oidc(
         return Err(unshown(PROVIDER, "is not the ARN of an identity provider of IAM", remedy));
     };
     if partition.is_some_and(|partition| partition != provider.partition()) {
-        let problem = "is of another partition than the region of the class, and AWS shares nothing between them";
-        return Err(unshown(PROVIDER, problem, "name a provider of the same partition"));
+        return Err(unshown(PROVIDER, OTHER_PARTITION, "name a provider of the same partition"));
     }
     // AddClientIDToOpenIDConnectProvider, IAM API reference.
     let is_audience =

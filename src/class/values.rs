@@ -125,14 +125,12 @@ pub struct PolicyArn(String);
 
 impl PolicyArn {
     pub(crate) fn parse(value: &str) -> Result<Self, ParameterError> {
-        if is_arn_of_iam(value, "policy/", &|account| account == "aws" || is_account(account)) {
+        let is_owner = |account: &str| account == "aws" || is_account(account);
+        if is_arn_of_iam(value, "policy/", &is_owner) && !value.ends_with('/') {
             Ok(Self(value.to_owned()))
         } else {
-            Err(ParameterError::Unshown {
-                name: "permissionsBoundary".into(),
-                problem: "is not the ARN of an IAM policy".to_owned(),
-                remedy: "write an ARN such as arn:aws:iam::123456789012:policy/bucket-users".into(),
-            })
+            let remedy = "write an ARN such as arn:aws:iam::123456789012:policy/bucket-users";
+            Err(unshown("permissionsBoundary", "is not the ARN of an IAM policy", remedy))
         }
     }
 
@@ -149,19 +147,13 @@ pub(crate) fn owner_role(
     external_id: Option<String>,
     partition: Option<&str>,
 ) -> Result<Option<RoleRef>, ParameterError> {
-    let unshown = |name: &'static str, problem: &str, remedy: &'static str| ParameterError::Unshown {
-        name: name.into(),
-        problem: problem.to_owned(),
-        remedy: remedy.into(),
-    };
-    if arn.as_deref().is_some_and(|arn| !is_arn_of_iam(arn, "role/", &is_account)) {
+    if arn.as_deref().is_some_and(|arn| !is_arn_of_iam(arn, "role/", &is_account) || arn.ends_with('/')) {
         let remedy = "write an ARN such as arn:aws:iam::123456789012:role/buckets";
         return Err(unshown("ownerRole", "is not the ARN of an IAM role", remedy));
     }
     let of_arn = arn.as_deref().and_then(partition_of);
     if of_arn.zip(partition).is_some_and(|(of_arn, partition)| of_arn != partition) {
-        let problem = "is of another partition than the region of the class, and AWS shares nothing between them";
-        return Err(unshown("ownerRole", problem, "name a role of the same partition"));
+        return Err(unshown("ownerRole", OTHER_PARTITION, "name a role of the same partition"));
     }
     // AssumeRole, STS API reference.
     let is_external_id = |id: &str| {
@@ -186,17 +178,26 @@ pub(crate) fn partition_of(arn: &str) -> Option<&str> {
     arn.split(':').nth(1)
 }
 
+/// About a value that is not repeated, because it may name an account.
+pub(crate) fn unshown(name: &'static str, problem: &str, remedy: &'static str) -> ParameterError {
+    ParameterError::Unshown { name: name.into(), problem: problem.to_owned(), remedy: remedy.into() }
+}
+
+/// The problem of an ARN.
+pub(crate) const OTHER_PARTITION: &str =
+    "is of another partition than the region of the class, and AWS shares nothing between them";
+
 /// `arn:<partition>:iam::<account>:<kind><path and name>`.
-fn is_arn_of_iam(value: &str, kind: &str, is_owner: &dyn Fn(&str) -> bool) -> bool {
+pub(crate) fn is_arn_of_iam(value: &str, kind: &str, is_owner: &dyn Fn(&str) -> bool) -> bool {
     let parts: Vec<&str> = value.splitn(6, ':').collect();
     matches!(parts.as_slice(), ["arn", partition, "iam", "", account, resource]
         if (*partition == "aws" || partition.starts_with("aws-"))
             && is_owner(account)
-            && resource.strip_prefix(kind).is_some_and(|name| !name.is_empty() && !name.ends_with('/'))
+            && resource.strip_prefix(kind).is_some_and(|name| !name.is_empty())
             && resource.bytes().all(|b| b.is_ascii_graphic()))
 }
 
-fn is_account(value: &str) -> bool {
+pub(crate) fn is_account(value: &str) -> bool {
     value.len() == 12 && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 

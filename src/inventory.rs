@@ -106,27 +106,21 @@ pub(crate) async fn inventory(
         let tags = if_it_exists(tags)?;
         Ok::<_, Error>(tags.and_then(|tags| marked(kind, name, &tags, provisioner)).into_iter().collect::<Vec<_>>())
     };
-    let reads = buckets.into_iter().map(async |name| {
+    let read = async |name: String| {
         let tags = tagging::read(store, BucketRef { name: &name, account }).await;
         (found(ResourceKind::Bucket, &name, tags), name)
-    });
-    let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
-    while let Some((answer, name)) = answers.next().await {
-        sorted.add(ResourceKind::Bucket, &name, answer)?;
-    }
-    let reads = users.into_iter().map(async |name| {
+    };
+    sorted.read(ResourceKind::Bucket, buckets.into_iter().map(read)).await?;
+    let read = async |name: String| {
         let tags = user::tags_of(store, &name).await;
         (found(ResourceKind::User, &name, tags), name)
-    });
-    let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
-    while let Some((answer, name)) = answers.next().await {
-        sorted.add(ResourceKind::User, &name, answer)?;
-    }
-    let reads = roles.into_iter().map(async |name| (role::accesses(store, &name, provisioner).await, name));
-    let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
-    while let Some((answer, name)) = answers.next().await {
-        sorted.add(ResourceKind::Role, &name, answer.map_err(Error::from))?;
-    }
+    };
+    sorted.read(ResourceKind::User, users.into_iter().map(read)).await?;
+    let read = async |name: String| {
+        let found = role::accesses(store, &name, provisioner).await;
+        (found.map_err(Error::from), name)
+    };
+    sorted.read(ResourceKind::Role, roles.into_iter().map(read)).await?;
     Ok(sorted.end())
 }
 
@@ -157,7 +151,26 @@ struct Sorted {
     failed_in_a_row: u32,
 }
 
+/// What reading one of these showed.
+type Answer = (Result<Vec<TaggedResource>, Error>, String);
+
 impl Sorted {
+    /// Reads some at the same time.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    async fn read(
+        &mut self,
+        kind: ResourceKind,
+        reads: impl Iterator<Item = impl Future<Output = Answer>>,
+    ) -> Result<(), Error> {
+        let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
+        while let Some((answer, name)) = answers.next().await {
+            self.add(kind, &name, answer)?;
+        }
+        Ok(())
+    }
+
     /// Adds an answer: a failed read loses only this one.
     ///
     /// # Errors

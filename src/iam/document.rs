@@ -2,6 +2,12 @@
 
 use serde_json::Value;
 
+/// Reads a document as IAM returns it: percent-encoded (RFC 3986).
+pub(crate) fn read(text: &str) -> Option<Value> {
+    let text = percent_encoding::percent_decode_str(text).decode_utf8().ok()?;
+    serde_json::from_str(&text).ok().map(without_lists_of_one)
+}
+
 /// A list of one element means the same as the element, and some stores return one for the other.
 pub(crate) fn without_lists_of_one(value: Value) -> Value {
     match value {

@@ -7,7 +7,7 @@ use crate::class::environment::Environment;
 use crate::class::region::partition;
 use crate::class::target::Target;
 use crate::client::error::Error;
-use crate::iam::document::without_lists_of_one;
+use crate::iam::document::{self, without_lists_of_one};
 use crate::s3::settings;
 use bucket_provisioner::store::{Access, AccessMode, Mode, Plan, ReclaimPolicy, Record, Request};
 
@@ -236,8 +236,8 @@ pub(crate) enum Found {
 
 /// Compares a document that IAM returned (percent-encoded, RFC 3986) with the one of a record.
 pub(crate) fn compare(found: &str, target: &Target<'_>) -> Found {
+    let found = document::read(found);
     let json = |text: &str| serde_json::from_str(text).ok().map(without_lists_of_one);
-    let found = percent_encoding::percent_decode_str(found).decode_utf8().ok().and_then(|found| json(&found));
     let is = |document: String| found.is_some() && found == json(&document);
     let was = |scope| {
         let accounts = [target.bucket_account(), None];

@@ -14,7 +14,7 @@ use crate::class::target::{RoleSpec, Target};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::store::Store;
-use crate::iam::document::without_lists_of_one;
+use crate::iam::document::{self, without_lists_of_one};
 use crate::iam::policy::{self, Found};
 use crate::iam::user::{ignore_not_found, or_not_visible_yet, sdk_tags};
 use crate::s3::tags::{self, Tags};
@@ -124,13 +124,16 @@ async fn create(store: &Store, target: &Target<'_>, role: &RoleSpec<'_>, tags: &
     }
 }
 
-/// Uses a role that exists, if its tags or its trust policy prove that it is that of the ServiceAccount.
+/// Uses a role that exists, if it is that of the ServiceAccount.
 async fn adopt(store: &Store, role: &RoleSpec<'_>, found: &FoundRole, tags: &Tags) -> Result<Made, Error> {
-    match (is_ours(role, &found.tags), trusts(role, &found.trust)) {
-        (true, true) => {}
-        (true, false) => put_trust(store, role).await?,
-        (false, true) => drop(repair_tags(store, role, &found.tags, tags).await?),
-        (false, false) => return Err(Error::RoleTaken { role: role.name.to_owned() }.without_side_effects()),
+    if !found.is_of(role) {
+        return Err(Error::RoleTaken { role: role.name.to_owned() }.without_side_effects());
+    }
+    if !trusts(role, &found.trust) {
+        put_trust(store, role).await?;
+    }
+    if !is_ours(role, &found.tags) {
+        repair_tags(store, role, &found.tags, tags).await?;
     }
     Ok(Made { is_new: false, created_at: found.created_at })
 }
@@ -140,7 +143,7 @@ async fn adopt(store: &Store, role: &RoleSpec<'_>, found: &FoundRole, tags: &Tag
 pub(crate) async fn change_policy(store: &Store, target: &Target<'_>, role: &RoleSpec<'_>) -> Result<bool, Error> {
     require_same_account(target, role)?;
     let found = get(store, role.name).await?;
-    let is_proven = found.is_some_and(|found| is_ours(role, &found.tags) || trusts(role, &found.trust));
+    let is_proven = found.is_some_and(|found| found.is_of(role));
     if is_proven {
         put_policy(store, target, role).await.map_err(|error| refused(role, error))?;
     }
@@ -160,11 +163,10 @@ pub(crate) async fn check(
         checkup.keys_lost = true;
         return Ok(());
     };
-    let is_trusted = trusts(role, &found.trust);
-    if !is_ours(role, &found.tags) && !is_trusted {
+    if !found.is_of(role) {
         return Err(Error::RoleTaken { role: role.name.to_owned() });
     }
-    if !is_trusted {
+    if !trusts(role, &found.trust) {
         put_trust(store, role).await?;
         checkup.repaired.push(format!("the trust policy of role {:?} had been changed; it was restored", role.name));
     }
@@ -234,7 +236,7 @@ pub(crate) async fn revoke(
     let answer = store.call(Operation::DeleteRolePolicy, Resource::role(role.name), || call.clone().send()).await;
     let had_policy = ignore_not_found(answer).map_err(in_time)?.is_some();
     ended();
-    if !is_ours(role, &found.tags) && !trusts(role, &found.trust) {
+    if !found.is_of(role) {
         return left("neither its tags nor its trust policy name the claim's ServiceAccount");
     }
     let removal = if had_policy { AccessRemoval::Deleted } else { AccessRemoval::NotFound };
@@ -317,6 +319,13 @@ struct FoundRole {
     created_at: Option<SystemTime>,
 }
 
+impl FoundRole {
+    /// Whether its tags or its trust policy prove that it is that of the ServiceAccount.
+    fn is_of(&self, role: &RoleSpec<'_>) -> bool {
+        is_ours(role, &self.tags) || trusts(role, &self.trust)
+    }
+}
+
 async fn get(store: &Store, role: &str) -> Result<Option<FoundRole>, CallError> {
     let call = store.iam.get_role().role_name(role);
     let answer = store.call(Operation::GetRole, Resource::role(role), || call.clone().send()).await;
@@ -353,11 +362,9 @@ fn trust(role: &RoleSpec<'_>) -> Value {
     })
 }
 
-/// Whether a document that IAM returned (percent-encoded, RFC 3986) is that trust policy.
+/// Whether a document that IAM returned is that trust policy.
 fn trusts(role: &RoleSpec<'_>, found: &str) -> bool {
-    let found = percent_encoding::percent_decode_str(found).decode_utf8().ok();
-    let found = found.and_then(|found| serde_json::from_str(&found).ok()).map(without_lists_of_one);
-    found == Some(without_lists_of_one(trust(role)))
+    document::read(found) == Some(without_lists_of_one(trust(role)))
 }
 
 async fn put_trust(store: &Store, role: &RoleSpec<'_>) -> Result<(), CallError> {

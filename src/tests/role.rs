@@ -58,6 +58,12 @@ fn policies(names: &[&str]) -> Answer {
 
 const EXISTS: &str = "EntityAlreadyExists";
 
+/// IAM has the role, and then gives these answers.
+fn existing(found: Answer, then: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
+    let answers = [("CreateBucket", bare(200)), ("CreateRole", iam_error(409, EXISTS)), ("GetRole", found)];
+    Stage::answering(answers.into_iter().chain(then))
+}
+
 #[tokio::test]
 async fn the_first_claim_creates_the_role() {
     let stage = Stage::answering([("CreateBucket", bare(200)), ("CreateRole", created()), ("PutRolePolicy", ok(""))]);
@@ -74,26 +80,17 @@ async fn the_first_claim_creates_the_role() {
 
 #[tokio::test]
 async fn later_claims_find_it() {
-    let stage = Stage::answering([
-        ("CreateBucket", bare(200)),
-        ("CreateRole", iam_error(409, EXISTS)),
-        ("GetRole", ours()),
-        ("PutRolePolicy", ok("")),
-    ]);
+    let stage = existing(ours(), [("PutRolePolicy", ok(""))]);
     stage.provision(&keyless()).await.unwrap();
     assert_eq!(stage.calls(), ["CreateBucket", "CreateRole", "GetRole", "PutRolePolicy"]);
 }
 
 #[tokio::test]
 async fn a_role_that_is_deleted_meanwhile_is_created_again() {
-    let stage = Stage::answering([
-        ("CreateBucket", bare(200)),
-        ("CreateRole", iam_error(409, EXISTS)),
-        ("GetRole", ours()),
-        ("PutRolePolicy", iam_error(404, "NoSuchEntity")),
-        ("CreateRole", created()),
-        ("PutRolePolicy", ok("")),
-    ]);
+    let stage = existing(
+        ours(),
+        [("PutRolePolicy", iam_error(404, "NoSuchEntity")), ("CreateRole", created()), ("PutRolePolicy", ok(""))],
+    );
     stage.provision(&keyless()).await.unwrap();
 }
 
@@ -105,36 +102,26 @@ async fn a_role_that_others_have_replaced_is_used() {
     let replaced =
         Answer::Status { status, header, body: body.replace("<CreateDate>2026-01-01T00:00:00Z</CreateDate>", again) };
     for (found, last) in [(replaced.clone(), "PutRolePolicy"), (iam_error(404, "NoSuchEntity"), "PutRolePolicy")] {
-        let stage = Stage::answering([
-            ("CreateBucket", bare(200)),
-            ("CreateRole", iam_error(409, EXISTS)),
-            ("GetRole", ours()),
-            ("PutRolePolicy", iam_error(403, "AccessDenied")),
-            ("GetRole", found),
-            ("CreateRole", created()),
-            ("PutRolePolicy", ok("")),
-        ]);
+        let stage = existing(
+            ours(),
+            [
+                ("PutRolePolicy", iam_error(403, "AccessDenied")),
+                ("GetRole", found),
+                ("CreateRole", created()),
+                ("PutRolePolicy", ok("")),
+            ],
+        );
         stage.provision(&keyless()).await.unwrap();
         assert_eq!(stage.calls().last().map(String::as_str), Some(last));
     }
-    let stage = Stage::answering([
-        ("CreateBucket", bare(200)),
-        ("CreateRole", iam_error(409, EXISTS)),
-        ("GetRole", ours()),
-        ("PutRolePolicy", iam_error(403, "AccessDenied")),
-        ("GetRole", ours()),
-    ]);
+    let stage = existing(ours(), [("PutRolePolicy", iam_error(403, "AccessDenied")), ("GetRole", ours())]);
     assert_eq!(stage.provision(&keyless()).await.unwrap_err().reason(), "AccessDenied");
 }
 
 #[tokio::test]
 async fn a_role_of_others_is_refused() {
     for tags in [&[][..], OTHERS, &[("team", "shop")]] {
-        let stage = Stage::answering([
-            ("CreateBucket", bare(200)),
-            ("CreateRole", iam_error(409, EXISTS)),
-            ("GetRole", role(tags, &trust("another"))),
-        ]);
+        let stage = existing(role(tags, &trust("another")), []);
         let refused = stage.provision(&keyless()).await.unwrap_err();
         assert_eq!((refused.reason(), refused.class()), ("RoleTaken", FailureClass::Terminal));
         assert_eq!(stage.calls().last().map(String::as_str), Some("GetRole"));
@@ -143,13 +130,10 @@ async fn a_role_of_others_is_refused() {
 
 #[tokio::test]
 async fn a_role_that_has_lost_its_tags_is_tagged_again() {
-    let stage = Stage::answering([
-        ("CreateBucket", bare(200)),
-        ("CreateRole", iam_error(409, EXISTS)),
-        ("GetRole", role(&[("team", "shop")], &trust("sts.amazonaws.com"))),
-        ("TagRole", ok("")),
-        ("PutRolePolicy", ok("")),
-    ]);
+    let stage = existing(
+        role(&[("team", "shop")], &trust("sts.amazonaws.com")),
+        [("TagRole", ok("")), ("PutRolePolicy", ok(""))],
+    );
     stage.provision(&keyless()).await.unwrap();
 }
 
@@ -165,12 +149,7 @@ async fn a_provider_of_another_account_is_refused_before_a_change() {
 
 #[tokio::test]
 async fn a_full_role_names_its_service_account() {
-    let stage = Stage::answering([
-        ("CreateBucket", bare(200)),
-        ("CreateRole", iam_error(409, EXISTS)),
-        ("GetRole", ours()),
-        ("PutRolePolicy", iam_error(409, "LimitExceeded")),
-    ]);
+    let stage = existing(ours(), [("PutRolePolicy", iam_error(409, "LimitExceeded"))]);
     let refused = stage.provision(&keyless()).await.unwrap_err();
     assert_eq!((refused.reason(), refused.class()), ("RoleFull", FailureClass::Terminal));
     assert!(refused.to_string().contains("ServiceAccount \"web\""), "{refused}");

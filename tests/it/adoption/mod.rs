@@ -3,7 +3,7 @@
 //! object lock, `locks`.)
 
 mod locks;
-mod recall;
+pub(crate) mod recall;
 
 use bucket_provisioner::api::{ObjectBucket, ObjectBucketClaim};
 use kube::ResourceExt as _;

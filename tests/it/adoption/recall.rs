@@ -32,6 +32,14 @@ async fn an_object_bucket_deleted_by_hand_is_recreated(#[case] made: Made) {
     operator.stop().await;
 }
 
+/// What an ObjectBucket records, without what only Kubernetes knows.
+pub(crate) fn recorded(record: &serde_json::Value) -> serde_json::Value {
+    let mut spec = record["spec"].clone();
+    spec["claimRef"].take();
+    spec["additionalState"].as_object_mut().unwrap().remove("claimCreatedAt");
+    spec
+}
+
 /// Who knows which bucket the claim had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knows {
@@ -71,13 +79,6 @@ async fn an_object_bucket_is_recreated_from_the_tags_of_its_bucket(#[case] made:
     let lists = world.aws.names().iter().filter(|name| *name == "ListUsers").count();
     assert_eq!(lists > 0, made == Made::Granted, "the tags of a claim's bucket tell the name of its user");
     let mut record: serde_json::Value = serde_saphyr::from_str(&printed).unwrap();
-    let recorded = |record: &serde_json::Value| {
-        let mut spec = record["spec"].clone();
-        spec["claimRef"].take();
-        // No tag tells that.
-        spec["additionalState"].as_object_mut().unwrap().remove("claimCreatedAt");
-        spec
-    };
     assert_eq!(recorded(&record), recorded(&lost.backup.record), "it has the content of the lost one");
     assert_eq!(record["metadata"]["name"], lost.record);
     record["metadata"]["annotations"] = json!({ "objectbucket.io/orphan": "adopt" });

@@ -3,7 +3,8 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{keyless, pod, policies, role, spec, wait_access};
+use super::{bind, keyless, pod, policies, role, spec, wait_access};
+use crate::adoption::recall::recorded;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::tool::Tool;
 use crate::support::{World, bucket_of, seen};
@@ -13,8 +14,7 @@ use crate::support::{World, bucket_of, seen};
 async fn an_object_bucket_deleted_by_hand_is_recreated() {
     let (world, class) = keyless(&["web"]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", spec(&class, "web")).await;
-    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let bucket = bind(&world, &class, "photos").await;
     let (role, app) = (role(&world, "photos").await, pod(&world, "photos", "web").await);
     operator.stop().await;
     let record = world.record_name("photos");
@@ -34,8 +34,7 @@ async fn an_object_bucket_deleted_by_hand_is_recreated() {
 async fn the_command_record_reconstructs_it() {
     let (world, class) = keyless(&["web"]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", spec(&class, "web")).await;
-    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let bucket = bind(&world, &class, "photos").await;
     let role = role(&world, "photos").await;
     operator.stop().await;
     let backup = world.back_up("photos").await;
@@ -51,13 +50,6 @@ async fn the_command_record_reconstructs_it() {
     world.restore(&backup.claim).await;
     let printed = Binary::run(&world, &["record", &name]).await.unwrap();
     let mut record: Value = serde_saphyr::from_str(&printed).unwrap();
-    let recorded = |record: &Value| {
-        let mut spec = record["spec"].clone();
-        spec["claimRef"].take();
-        // No tag tells that.
-        spec["additionalState"].as_object_mut().unwrap().remove("claimCreatedAt");
-        spec
-    };
     assert_eq!(recorded(&record), recorded(&backup.record), "it has the content of the lost one");
     record["metadata"]["annotations"] = json!({ "objectbucket.io/orphan": "adopt" });
     world.restore(&record).await;

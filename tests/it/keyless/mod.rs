@@ -75,6 +75,12 @@ fn spec(class: &str, account: &str) -> Value {
     })
 }
 
+/// Has a claim of ServiceAccount `web` Bound; returns its bucket.
+async fn bind(world: &World, class: &str, claim: &str) -> String {
+    world.claim_with(claim, spec(class, "web")).await;
+    bucket_of(&world.wait_bound(claim).await)
+}
+
 /// A token as the kubelet requests it for a pod.
 async fn token(world: &World, account: &str, audience: &str) -> String {
     let spec = TokenRequestSpec { audiences: vec![audience.to_owned()], ..TokenRequestSpec::default() };
@@ -284,8 +290,7 @@ async fn what_is_changed_by_hand_is_restored(#[case] repair: &str) {
 async fn keys_that_somebody_writes_into_the_secret_are_removed() {
     let (world, class) = keyless(&["web"]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", spec(&class, "web")).await;
-    world.wait_bound("photos").await;
+    bind(&world, &class, "photos").await;
     let keys = json!({ "stringData": { "AWS_ACCESS_KEY_ID": "AKIAOTHER", "color": "red" } });
     world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(keys)).await.unwrap();
     world.wait_secret("photos", |entries| !entries.contains_key("AWS_ACCESS_KEY_ID")).await;
@@ -298,8 +303,7 @@ async fn keys_that_somebody_writes_into_the_secret_are_removed() {
 async fn an_edit_of_the_access_mode_applies_to_running_sessions() {
     let (world, class) = keyless(&["web"]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", spec(&class, "web")).await;
-    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let bucket = bind(&world, &class, "photos").await;
     let app = pod(&world, "photos", "web").await;
     app.put(&bucket, "precious").await.unwrap();
     let mode = json!({ "spec": { "additionalConfig": { "accessMode": "ReadOnly" } } });

@@ -3,8 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::{keyless, pod, policies, role, spec};
-use crate::support::bucket_of;
+use super::{bind, keyless, pod, policies, role, spec};
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
 
@@ -20,8 +19,7 @@ async fn without_a_permission_for_tokens_access_is_not_tried() {
         _ => Verdict::Pass,
     });
     let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", spec(&class, "web")).await;
-    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let bucket = bind(&world, &class, "photos").await;
     let (_, note) = world.wait_event("photos", "NotTried").await;
     assert!(note.contains("serviceaccounts"), "{note}");
     world.kubernetes.leave_alone();
@@ -109,8 +107,7 @@ async fn without_an_identity_provider_nothing_is_bound() {
 async fn a_role_without_room_for_a_policy_is_reported() {
     let (world, class) = keyless(&["web"]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", spec(&class, "web")).await;
-    world.wait_bound("photos").await;
+    bind(&world, &class, "photos").await;
     let (role, iam) = (role(&world, "photos").await, &world.account.iam);
     let long = json!({ "Version": "2012-10-17", "Statement": [
         { "Effect": "Deny", "Action": "s3:GetObject", "Resource": format!("arn:aws:s3:::{}/*", "x".repeat(9_000)) },

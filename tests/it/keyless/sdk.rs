@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::{AUDIENCE, keyless, spec, token};
+use super::{AUDIENCE, bind, keyless, token};
 use crate::support::operator::{Kind, Operator};
 use crate::support::tool::Folder;
 use crate::support::{World, needed};
@@ -35,8 +35,7 @@ async fn run(world: &World, claim: &str, account: &str, folder: &Folder) -> Resu
 async fn an_sdk_needs_only_what_the_pod_has() {
     let (world, class) = keyless(&["web", "other"]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("photos", spec(&class, "web")).await;
-    world.wait_bound("photos").await;
+    bind(&world, &class, "photos").await;
     let folder = Folder::new(&world.id);
     assert_eq!(run(&world, "photos", "web", &folder).await.unwrap(), "['precious']");
     let refused = run(&world, "photos", "other", &folder).await.unwrap_err();

@@ -85,6 +85,10 @@ async fn access_of<P>(ctx: &Context<P>, claim: &Claim) -> Option<Access> {
     }
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let record = stored.record;
+    // These are not new for long, and trying them needs the provisioning credentials.
+    if record.plan.is_tried_with_owner() {
+        return None;
+    }
     if record.plan.service_account.is_some() {
         let token = match tokens::request(ctx, &record).await.ok()? {
             Some(Token::Issued(token)) => Some(token),

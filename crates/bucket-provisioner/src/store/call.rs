@@ -146,7 +146,7 @@ impl<P: Provisioner + ?Sized> fmt::Debug for Call<'_, P> {
     }
 }
 
-/// What [`probe`](Provisioner::probe) gets. It does not contain the provisioning credentials, because the app has none.
+/// What [`probe`](Provisioner::probe) gets.
 #[non_exhaustive]
 pub struct ProbeCall<'a, P: Provisioner + ?Sized> {
     /// The claim, and what was planned for it.
@@ -158,6 +158,9 @@ pub struct ProbeCall<'a, P: Provisioner + ?Sized> {
     pub credentials: &'a AppCredentials,
     /// A token of that ServiceAccount, if it names an audience.
     pub token: Option<&'a SecretString>,
+    /// The provisioning credentials, if the store accepts no token of the ServiceAccount from the operator: it can get the same
+    /// access with them. Otherwise `None`, because the app has none.
+    pub owner: Option<&'a P::Owner>,
     /// The store has refused them for a minute or longer. So it shows everything, and a denial stays.
     pub is_settled: bool,
 }
@@ -165,13 +168,19 @@ pub struct ProbeCall<'a, P: Provisioner + ?Sized> {
 impl<'a, P: Provisioner + ?Sized> ProbeCall<'a, P> {
     /// A call that tries these credentials, which may be new.
     pub fn new(record: &'a Record, parameters: &'a Recorded<P>, credentials: &'a AppCredentials) -> Self {
-        Self { record, parameters, credentials, token: None, is_settled: false }
+        Self { record, parameters, credentials, token: None, owner: None, is_settled: false }
     }
 
     /// The same with a token of the claim's ServiceAccount.
     #[must_use]
     pub fn with_token(self, token: Option<&'a SecretString>) -> Self {
         Self { token, ..self }
+    }
+
+    /// The same with the provisioning credentials.
+    #[must_use]
+    pub fn with_owner(self, owner: Option<&'a P::Owner>) -> Self {
+        Self { owner, ..self }
     }
 
     /// The same of credentials that were refused for long, or not.

@@ -208,6 +208,11 @@ impl Plan {
         self.bucket.strip_suffix(&self.name_suffix).unwrap_or(&self.bucket)
     }
 
+    /// Whether apps have access as a ServiceAccount of which the store accepts no token from the operator.
+    pub(crate) fn is_tried_with_owner(&self) -> bool {
+        self.service_account.as_ref().is_some_and(|account| account.audience.is_none())
+    }
+
     /// What the store has for the claim, for messages; `None` if the claim shares the provisioning credentials.
     pub(crate) fn identity(&self) -> Option<String> {
         let user = self.user.as_deref()?;

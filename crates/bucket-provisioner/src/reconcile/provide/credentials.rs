@@ -217,6 +217,9 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Tries the keys once, or the access of the claim's ServiceAccount, because bound means usable. `Some`: try them again
     /// later.
     pub(super) async fn probe(&mut self) -> Result<Option<Next>, Error> {
+        if self.stored()?.record.plan.is_tried_with_owner() {
+            self.owner().await?;
+        }
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let token = match tokens::request(ctx, record).await? {
             Some(Token::Denied(answer)) => {
@@ -234,7 +237,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         let parameters = owner::parameters::<P>(record)?;
         let is_settled = ctx.memory.get(&self.claim.id, |m| m.waits.refused_for()) >= MAX_DENIED;
         let call = ProbeCall::new(record, &parameters, self.credentials()?).with_token(token.as_ref());
-        let call = call.with_settled(is_settled);
+        let owner = self.owner.as_ref().filter(|_| record.plan.is_tried_with_owner());
+        let call = call.with_settled(is_settled).with_owner(owner.map(|owner| &owner.credentials));
         let answer = ctx.call_store(record, Box::pin(ctx.provisioner.probe(&call))).await?;
         let (refused, denied) = match answer {
             Probe::Usable => {

@@ -14,7 +14,7 @@ use crate::class::target::{BucketRef, Target};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::store::Store;
-use crate::iam::{role, user};
+use crate::iam::{association, role, user};
 use crate::s3::bucket;
 use crate::s3::tagging;
 use crate::s3::tags::{self, Tags};
@@ -100,6 +100,21 @@ pub(crate) async fn inventory(
         (Some(roles), _) => roles,
         (None, Some(role)) => role::list(store, role.path).await?,
     };
+    let associations: Vec<String> = match &target.association {
+        None => Vec::new(),
+        Some(spec) => match again {
+            None => association::list(store, spec, None).await?,
+            Some(all) => {
+                let mut ids = Vec::new();
+                for one in all.iter().filter(|one| one.kind == ResourceKind::Role) {
+                    let account = one.service_account.as_deref().unwrap_or_default();
+                    let of = [one.claim.namespace.as_str(), account];
+                    ids.extend(association::list(store, spec, Some(of)).await?);
+                }
+                ids
+            }
+        },
+    };
     let account = target.record.account.as_deref();
     let mut sorted = Sorted::default();
     let found = |kind, name: &str, tags| {
@@ -121,6 +136,13 @@ pub(crate) async fn inventory(
         (found.map_err(Error::from), name)
     };
     sorted.read(ResourceKind::Role, roles.into_iter().map(read)).await?;
+    if let Some(spec) = &target.association {
+        let read = async |id: String| {
+            let found = association::accesses(store, spec, provisioner, &id).await;
+            (found.map_err(Error::from), id)
+        };
+        sorted.read(ResourceKind::Role, associations.into_iter().map(read)).await?;
+    }
     Ok(sorted.end())
 }
 

@@ -5,7 +5,7 @@
 //! | `verbs` | the verbs; read this first |
 //! | [`class`] | `params`, `values`, `environment`: what an admin configures; `plan`, `target`: what a claim gets, an ObjectBucket as the verbs read it; `region`: partitions and hosts; `names`: names that AWS reserves |
 //! | `s3` | `bucket`: creation; `tags`: what proves whose a bucket is; `purge`, `empty`, `emptying`, `listing`, `budget`, `access_points`: deletion |
-//! | `iam` | `user`: creation; `policy`: what an app may do; `probe`: its keys are tried; `upkeep`: keys are rotated, changes found and repaired; `revoke`: removal |
+//! | `iam` | `user`: creation; `role`, `association`: access without keys; `policy`, `session_policy`: what an app may do; `probe`: its keys are tried; `upkeep`: keys are rotated, changes found and repaired; `revoke`: removal |
 //! | [`client`] | `clients`, `http`: clients, and connections, which are blocked when the lease is lost; [`client::owner`]: the credentials of a class; `session`: the role that they assume; `account`, `sts`, `clock`: their account; `limiter`, `quota`: how fast it may be called, what it has no room for; [`client::call`], `codes`: a call, and what its error means; [`client::error`], `remedy`, `failure`: messages, remedies, whether a retry can help |
 //! | `progress` | how far a creation came |
 //! | `doctor` | the checks of `doctor`: whether claims of a class can work |

@@ -32,6 +32,9 @@ bucket_provisioner::reasons! {
         OIDC_PROVIDER_MISMATCH = "OidcProviderMismatch": "the identity provider of the class does not accept the tokens of the cluster", "compare `oidcProvider` with the cluster's issuer, and `oidcAudience` with the provider's client ids; the issuer's keys must be public";
         ROLE_TAKEN = "RoleTaken": "an IAM role of the ServiceAccount's name exists without its tags", "delete that role";
         ROLE_FULL = "RoleFull": "the role of the ServiceAccount has no room for the policy of one more claim", "use another ServiceAccount for the claim";
+        ASSOCIATION_TAKEN = "AssociationTaken": "the ServiceAccount has a Pod Identity association that the operator has not made", "delete that association, or use another ServiceAccount";
+        ASSOCIATION_FULL = "AssociationFull": "the Pod Identity association of the ServiceAccount has no room for one more claim", "use another ServiceAccount for the claim";
+        POD_ROLE_REFUSED = "PodRoleRefused": "AWS does not let the provisioning credentials assume the role of `podRole`, with which the access of claims is tried", "correct the trust policy of the role, and allow `sts:AssumeRole`";
         KEY_UNUSABLE = "KeyUnusable": "the claim's keys cannot use the KMS key of the class (`kmsKey`)", "enable the key, correct `kmsKey`, or allow the account's IAM policies in the key's policy";
         REJECTED = "Rejected": "AWS refused for another reason; the message has the error code and text of AWS", "follow that text; if it does not help, check that the endpoint of the class is that of the store";
         THROTTLED = "Throttled": "AWS limits the rate of calls", "wait: the operator queues the calls and continues by itself";

@@ -6,6 +6,7 @@ use crate::class::names::USER_MAX;
 use crate::class::target::Target;
 use crate::client::error::Error;
 use crate::client::store::Store;
+use crate::iam::association::{self, Associations};
 use crate::iam::{role, user};
 use crate::s3::tagging;
 use crate::s3::tags::{self, Tags};
@@ -14,18 +15,27 @@ use bucket_provisioner::store::{ClaimId, Mode, Recalled, names};
 /// What the store knows about the claim for which a bucket was created; `None` if it knows nothing.
 ///
 /// The uids in the names of bucket and user are those of the first claim: a record that was adopted keeps the names.
-pub(crate) async fn recall(store: &Store, target: &Target<'_>) -> Result<Option<Recalled>, Error> {
+pub(crate) async fn recall(
+    store: &Store,
+    target: &Target<'_>,
+    associations: &Associations,
+) -> Result<Option<Recalled>, Error> {
     let claim = match target.record.plan.mode {
         Mode::Created => claimant(&tagging::read(store, target.bucket_ref()).await?),
         // A bucket that existed before was created for no claim.
         Mode::Granted => None,
     };
     // Nor has it a user of the claim's own.
-    let claim = match (claim, &target.role) {
-        (None, Some(role)) if target.record.plan.mode == Mode::Granted && role::has_policy(store, role).await? => {
-            Some((target.record.claim.clone(), None))
+    let claim = match claim {
+        None if target.record.plan.mode == Mode::Granted => {
+            let has_access = match (&target.role, &target.association) {
+                (Some(role), _) => role::has_policy(store, role).await?,
+                (None, Some(spec)) => association::has_statements(associations, store, spec).await?,
+                (None, None) => false,
+            };
+            has_access.then(|| (target.record.claim.clone(), None))
         }
-        (claim, _) => claim,
+        claim => claim,
     };
     let user = match (&claim, target.user) {
         (_, None) => None,

@@ -115,6 +115,18 @@ pub(crate) fn keyless() -> Record {
     record
 }
 
+/// A claim whose apps have access by EKS Pod Identity.
+pub(crate) fn by_pod_identity() -> Record {
+    let mut record = record();
+    record.plan.user = Some("buckets-of-pods".into());
+    record.plan.service_account = Some(ServiceAccount::new("web"));
+    let cluster = format!("arn:aws:eks:eu-west-1:{ACCOUNT}:cluster/shop");
+    record.plan.state.insert("eksCluster".into(), cluster);
+    record.plan.state.insert("podRole".into(), format!("arn:aws:iam::{ACCOUNT}:role/buckets-of-pods"));
+    record.plan.state.insert("policyName".into(), format!("photos-{UID}"));
+    record
+}
+
 /// What the store answers.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
@@ -150,6 +162,12 @@ pub(crate) fn iam_error(status: u16, code: &str) -> Answer {
          <Code>{code}</Code><Message>About {code}</Message></Error><RequestId>4442587FB7D0A2F9</RequestId></ErrorResponse>"
     );
     Answer::Status { status, header: None, body }
+}
+
+/// An error as EKS words it ("Common errors", Amazon EKS API reference).
+pub(crate) fn eks_error(status: u16, code: &'static str) -> Answer {
+    let body = format!("{{\"message\":\"About {code}\"}}");
+    Answer::Status { status, header: Some(("x-amzn-errortype", code)), body }
 }
 
 /// An answer without a body, as to every HEAD.
@@ -271,6 +289,11 @@ impl Stage {
 
     pub(crate) async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Error> {
         self.provisioner.probe(&ProbeCall::new(record, &(), credentials)).await
+    }
+
+    pub(crate) async fn probe_as_owner(&self, record: &Record) -> Result<Probe, Error> {
+        let none = AppCredentials::without_keys();
+        self.provisioner.probe(&ProbeCall::new(record, &(), &none).with_owner(Some(&self.owner))).await
     }
 
     pub(crate) async fn probe_with_token(
@@ -492,6 +515,9 @@ fn operation(request: &HttpRequest, body: &str) -> String {
         return action.split('&').next().unwrap_or_default().to_owned();
     }
     let (path, query) = request.uri().split_once('?').unwrap_or((request.uri(), ""));
+    if let Some((_, of_cluster)) = path.split_once("amazonaws.com/clusters/") {
+        return of_eks(request.method(), of_cluster).to_owned();
+    }
     let asks = |name: &str| query.split('&').any(|part| part.split('=').next() == Some(name));
     if let Some((_, sub_resource)) = SUB_RESOURCES.iter().find(|(name, _)| asks(name)) {
         let verb = match request.method() {
@@ -525,4 +551,18 @@ fn operation(request: &HttpRequest, body: &str) -> String {
         _ => "ListObjectsV2",
     };
     name.to_owned()
+}
+
+/// The operation of EKS, by the rest of the path.
+fn of_eks(method: &str, of_cluster: &str) -> &'static str {
+    let parts: Vec<_> = of_cluster.split('/').collect();
+    match (method, parts.as_slice()) {
+        ("GET", [_, "pod-identity-associations"]) => "ListPodIdentityAssociations",
+        (_, [_, "pod-identity-associations"]) => "CreatePodIdentityAssociation",
+        ("GET", [_, "pod-identity-associations", _]) => "DescribePodIdentityAssociation",
+        ("DELETE", [_, "pod-identity-associations", _]) => "DeletePodIdentityAssociation",
+        (_, [_, "pod-identity-associations", _]) => "UpdatePodIdentityAssociation",
+        (_, [_, "addons", _]) => "DescribeAddon",
+        _ => "DescribeCluster",
+    }
 }

@@ -24,9 +24,10 @@ use crate::client::store::Store;
 use crate::client::sts;
 use crate::doctor;
 use crate::doctor::Asked;
+use crate::iam::association::Associations;
 use crate::iam::revoke::Ended;
 use crate::iam::user::UserSteps;
-use crate::iam::{policy, probe, revoke, role, upkeep, user, web_identity};
+use crate::iam::{association, policy, probe, revoke, role, upkeep, user, web_identity};
 use crate::inventory;
 use crate::progress::Unfinished;
 use crate::reasons;
@@ -59,6 +60,7 @@ pub struct AwsProvisioner {
     /// The buckets that were created, of claims whose users were not, and how far these came.
     buckets: Unfinished<BucketSteps>,
     users: Unfinished<UserSteps>,
+    associations: Associations,
     emptyings: Emptyings,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,
@@ -101,6 +103,7 @@ impl AwsProvisioner {
             clients,
             buckets: Unfinished::default(),
             users: Unfinished::default(),
+            associations: Associations::default(),
             emptyings: Emptyings::default(),
             being_created: Mutex::default(),
             asked: Asked::default(),
@@ -162,6 +165,14 @@ impl AwsProvisioner {
         Ok(Access::Missing)
     }
 
+    /// What `grant` returns if the access of the claim's ServiceAccount was granted, or could not be.
+    fn without_keys(&self, record: &Record, granted: Result<(), Error>) -> Result<AppCredentials, CreateError<Error>> {
+        if granted.as_ref().err().is_none_or(|error| error.class() == FailureClass::Terminal) {
+            self.buckets.forget(record);
+        }
+        granted.map(|()| AppCredentials::without_keys()).map_err(create_error)
+    }
+
     /// Another attempt begins from the start.
     fn forget_progress(&self, record: &Record) {
         self.buckets.forget(record);
@@ -199,7 +210,7 @@ impl Provisioner for AwsProvisioner {
     type Error = Error;
 
     const USER_NAME_MAX: usize = names::USER_MAX;
-    const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket, s3:GetObject or s3:PutObject to the claim's user or role, or sts:AssumeRoleWithWebIdentity to its pods, or its key of KMS does";
+    const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket, s3:GetObject or s3:PutObject to the claim's user or role, or sts:AssumeRoleWithWebIdentity to its pods, or its key of KMS does; and whether the policies of podRole allow them";
     const CAPABILITIES: Capabilities = Capabilities::ALL.with_settings(settings::SETTINGS);
     const REASONS: &'static [&'static Reason] = reasons::TABLE;
 
@@ -248,7 +259,7 @@ impl Provisioner for AwsProvisioner {
 
     async fn recall(&self, call: &Call<'_, Self>) -> Result<Option<Recalled>, Error> {
         let (store, target) = self.reach(call).await?;
-        recall::recall(&store, &target).await
+        recall::recall(&store, &target, &self.associations).await
     }
 
     async fn examine(&self, call: &Call<'_, Self>) -> Vec<Finding> {
@@ -307,10 +318,12 @@ impl Provisioner for AwsProvisioner {
             let mut tags = tags::of_role(&self.name, call.record, role.service_account);
             tags.extend(settings::tags::of(&call.record.plan.settings));
             let granted = role::grant(&store, &target, role, &tags).await;
-            if granted.as_ref().err().is_none_or(|error| error.class() == FailureClass::Terminal) {
-                self.buckets.forget(call.record);
-            }
-            return granted.map(|()| AppCredentials::without_keys()).map_err(create_error);
+            return self.without_keys(call.record, granted);
+        }
+        if let Some(spec) = &target.association {
+            let tags = tags::of_role(&self.name, call.record, spec.service_account);
+            let granted = association::grant(&self.associations, &store, &target, spec, &tags).await;
+            return self.without_keys(call.record, granted);
         }
         let Some(user) = target.user else {
             self.forget_progress(call.record);
@@ -335,14 +348,20 @@ impl Provisioner for AwsProvisioner {
         // The credentials are in the claim's Secret: the creation has ended.
         self.forget_progress(call.record);
         let target = self.target(call.record)?;
-        let keys = match (&target.role, call.token) {
-            (None, _) => call.credentials.clone(),
-            (Some(role), Some(token)) => match web_identity::assume(&self.clients, &target, role, token).await? {
-                Ok(session) => session,
-                Err(refused) => return Ok(refused),
-            },
-            // Without a token nothing is tried, and nothing proven.
-            (Some(_), None) => return Ok(Probe::NotYet("no token".to_owned())),
+        let keys = match (&target.role, &target.association) {
+            (None, None) => call.credentials.clone(),
+            // Without a token, or credentials to get one of its sessions, nothing is tried, and nothing proven.
+            (Some(role), _) => {
+                let Some(token) = call.token else { return Ok(Probe::NotYet("no token".to_owned())) };
+                match web_identity::assume(&self.clients, &target, role, token).await? {
+                    Ok(session) => session,
+                    Err(refused) => return Ok(refused),
+                }
+            }
+            (None, Some(spec)) => {
+                let Some(owner) = call.owner else { return Ok(Probe::NotYet("no session".to_owned())) };
+                association::assume(&*self.clients.store(owner, &target).await, &target, spec).await?
+            }
         };
         let app = self.clients.app(&StaticKeys::from(&keys), &target);
         probe::probe(&app, &target, call.is_settled).await
@@ -369,7 +388,7 @@ impl Provisioner for AwsProvisioner {
     async fn check(&self, call: &Call<'_, Self>, keys: &[&str]) -> Result<Checkup, Error> {
         let (store, target) = self.reach(call).await?;
         self.forget_progress(call.record);
-        upkeep::check(&store, &target, &self.name, keys).await
+        upkeep::check(&store, &target, (&self.name, &self.associations), keys).await
     }
 
     async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, Error> {
@@ -377,6 +396,9 @@ impl Provisioner for AwsProvisioner {
         self.forget_progress(call.record);
         if let Some(role) = &target.role {
             return role::revoke(&store, &target, role, || call.end_access()).await;
+        }
+        if let Some(spec) = &target.association {
+            return association::revoke(&self.associations, &store, spec, || call.end_access()).await;
         }
         match (self.find_access(&store, &target, call.present).await?, target.user) {
             (Access::Found(found), Some(user)) => {

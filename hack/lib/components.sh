@@ -110,7 +110,7 @@ use_cluster() {
 # of its listeners beside the gateway, which would stand on fixed ports.
 start_emulator() {
   endpoint=http://127.0.0.1:$1
-  start ministack BIND_HOST=127.0.0.1 GATEWAY_PORT="$1" AUTH=true SERVICES=s3,iam,sts \
+  start ministack BIND_HOST=127.0.0.1 GATEWAY_PORT="$1" AUTH=true SERVICES=s3,iam,sts,eks \
     IOT_MTLS_ENABLED=0 SFTP_ENABLED=0 LOG_LEVEL=WARNING \
     "$emulator/bin/python" -m ministack
   wait_for ministack 30 answers "$endpoint/"

@@ -11,6 +11,7 @@ pub struct Environment {
     pub(crate) s3: Option<EndpointUrl>,
     pub(crate) iam: Option<EndpointUrl>,
     pub(crate) sts: Option<EndpointUrl>,
+    pub(crate) eks: Option<EndpointUrl>,
     /// The region of AWS for classes without one.
     pub(crate) region: Option<Region>,
     /// Of AWS's own endpoints.
@@ -25,8 +26,8 @@ impl Environment {
         Self { iam_calls_per_second, ..self }
     }
 
-    /// Reads AWS_ENDPOINT_URL, and AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_IAM and AWS_ENDPOINT_URL_STS, which take
-    /// precedence, unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is true ("Service-specific endpoints", AWS SDKs and Tools
+    /// Reads AWS_ENDPOINT_URL, and AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_IAM, AWS_ENDPOINT_URL_STS and AWS_ENDPOINT_URL_EKS,
+    /// which take precedence, unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is true ("Service-specific endpoints", AWS SDKs and Tools
     /// reference guide), AWS_USE_FIPS_ENDPOINT and AWS_USE_DUALSTACK_ENDPOINT, and AWS_REGION or AWS_DEFAULT_REGION, if that is
     /// a region of AWS: it may be that of another store. An empty variable counts as not set.
     ///
@@ -54,7 +55,8 @@ impl Environment {
         Ok(Self {
             s3: endpoint("AWS_ENDPOINT_URL_S3")?.or_else(|| any.clone()),
             iam: endpoint("AWS_ENDPOINT_URL_IAM")?.or_else(|| any.clone()),
-            sts: endpoint("AWS_ENDPOINT_URL_STS")?.or(any),
+            sts: endpoint("AWS_ENDPOINT_URL_STS")?.or_else(|| any.clone()),
+            eks: endpoint("AWS_ENDPOINT_URL_EKS")?.or(any),
             region,
             variants,
             iam_calls_per_second: None,

@@ -6,6 +6,7 @@ pub(crate) mod namespace;
 pub mod oidc;
 pub mod params;
 pub(crate) mod plan;
+pub mod pod_identity;
 pub(crate) mod region;
 pub(crate) mod target;
 pub mod values;

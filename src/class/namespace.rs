@@ -37,7 +37,7 @@ pub(crate) fn namespace(
     value: Option<&str>,
     account: Option<String>,
     region: Option<&Region>,
-    arns: [Option<&str>; 3],
+    arns: [Option<&str>; 4],
 ) -> Result<Option<AccountRegional>, ParameterError> {
     match value {
         None | Some("global") if account.is_some() => {
@@ -75,7 +75,8 @@ mod tests {
 
     fn parsed(account: Option<&str>, region: Option<&str>, arn: Option<&str>) -> Result<Option<String>, String> {
         let region = region.map(|region| Region::parse(region, None).unwrap());
-        let found = namespace(Some(ACCOUNT_REGIONAL), account.map(str::to_owned), region.as_ref(), [arn, None, None]);
+        let found =
+            namespace(Some(ACCOUNT_REGIONAL), account.map(str::to_owned), region.as_ref(), [arn, None, None, None]);
         found.map(|found| found.map(|found| found.suffix())).map_err(|error| error.to_string())
     }
 
@@ -97,8 +98,8 @@ mod tests {
             let message = parsed(account, region, arn).unwrap_err();
             assert!(message.contains(part), "{message}");
         }
-        assert!(namespace(Some("regional"), None, None, [None; 3]).is_err());
-        assert!(namespace(None, Some("123456789012".into()), None, [None; 3]).is_err());
-        assert_eq!(namespace(Some("global"), None, None, [None; 3]), Ok(None));
+        assert!(namespace(Some("regional"), None, None, [None; 4]).is_err());
+        assert!(namespace(None, Some("123456789012".into()), None, [None; 4]).is_err());
+        assert_eq!(namespace(Some("global"), None, None, [None; 4]), Ok(None));
     }
 }

@@ -103,12 +103,13 @@ pub(crate) fn role_arn(provider: &ProviderArn, path: &str, name: &str) -> String
     format!("arn:{}:iam::{}:role{path}{name}", provider.partition(), provider.account())
 }
 
-/// Parses the parameters. `partition`: that of the class's region, if it is one of AWS.
+/// Parses the parameters. `partition`: that of the class's region, if it is one of AWS. `is_elsewhere`: the class has EKS Pod
+/// Identity instead.
 pub(crate) fn oidc(
     authentication: Authentication,
-    provider: Option<&str>,
-    audience: Option<String>,
+    (provider, audience): (Option<&str>, Option<String>),
     partition: Option<&str>,
+    is_elsewhere: bool,
 ) -> Result<Option<Oidc>, ParameterError> {
     match (authentication, provider) {
         (Authentication::Key, None) if audience.is_none() => return Ok(None),
@@ -117,12 +118,16 @@ pub(crate) fn oidc(
             let problem = "applies only to apps without keys, and authentication is not ServiceAccount";
             return Err(unshown(name, problem, "remove it, or add authentication ServiceAccount"));
         }
+        (Authentication::ServiceAccount, None) if is_elsewhere && audience.is_none() => return Ok(None),
+        (Authentication::ServiceAccount, None) if is_elsewhere => {
+            return Err(unshown(AUDIENCE, "applies only to oidcProvider, and the class has eksCluster", "remove it"));
+        }
         (Authentication::ServiceAccount, _) => {}
     }
     let Some(provider) = provider else {
         return Err(ParameterError::missing(
             PROVIDER,
-            "authentication is ServiceAccount, and IAM trusts the tokens of a cluster only by an identity provider",
+            "authentication is ServiceAccount, and IAM trusts the tokens of a cluster only by an identity provider; on EKS, eksCluster and podRole can replace it",
         ));
     };
     let Some(provider) = ProviderArn::parse(provider) else {
@@ -150,7 +155,7 @@ mod tests {
     const ARN: &str = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/ABC";
 
     fn parse(provider: Option<&str>, audience: Option<&str>) -> Result<Option<Oidc>, String> {
-        let parsed = oidc(Authentication::ServiceAccount, provider, audience.map(str::to_owned), Some("aws"));
+        let parsed = oidc(Authentication::ServiceAccount, (provider, audience.map(str::to_owned)), Some("aws"), false);
         parsed.map_err(|error| error.to_string())
     }
 
@@ -191,7 +196,8 @@ mod tests {
     #[test]
     fn keys_need_no_provider() {
         let with_keys = |provider, audience: Option<&str>| {
-            oidc(Authentication::Key, provider, audience.map(str::to_owned), None).map_err(|error| error.to_string())
+            oidc(Authentication::Key, (provider, audience.map(str::to_owned)), None, false)
+                .map_err(|error| error.to_string())
         };
         assert_eq!(with_keys(None, None), Ok(None));
         assert!(with_keys(Some(ARN), None).unwrap_err().contains(PROVIDER));

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::class::namespace::{ACCOUNT_REGIONAL, AccountRegional, NAMESPACE, namespace};
 use crate::class::oidc::{Oidc, oidc};
+use crate::class::pod_identity::{Others, PodIdentity, pod_identity};
 use crate::class::region::partition;
 use crate::class::values::{
     Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region, owner_role,
@@ -60,23 +61,30 @@ struct Raw {
     iam_calls_per_second: Option<String>,
     /// `account-regional`: buckets are in the namespace of the account and region, so that nobody else can ever have one of their
     /// names. `-ACCOUNT-REGION-an` is appended to the name that a claim asks for. Needs `region`, and `accountId` unless
-    /// `ownerRole`, `permissionsBoundary` or `oidcProvider` names the account.
+    /// `ownerRole`, `permissionsBoundary`, `oidcProvider` or `podRole` names the account.
     #[schemars(extend("default" = "`global`"))]
     bucket_namespace: Option<String>,
     /// The account of the buckets, 12 digits; only with `bucketNamespace: account-regional`.
-    #[schemars(extend("default" = "that of `ownerRole`, `permissionsBoundary` or `oidcProvider`"))]
+    #[schemars(extend("default" = "that of `ownerRole`, `permissionsBoundary`, `oidcProvider` or `podRole`"))]
     account_id: Option<String>,
     /// ARN of a role that the operator's own identity, or the keys in `secretName`, assume for each call of the class: for
     /// [buckets in another account](admin-guide.md#buckets-in-another-account). Excludes `createBucketUser: "no"`.
     #[schemars(extend("default" = "none"))]
     owner_role: Option<String>,
-    /// ARN of the identity provider of IAM that trusts this cluster's tokens. Required with `authentication: ServiceAccount`:
-    /// each ServiceAccount gets a role in the account of the provider.
+    /// ARN of the identity provider of IAM that trusts this cluster's tokens: each ServiceAccount gets a role in the account of
+    /// the provider. Required with `authentication: ServiceAccount`, unless there are `eksCluster` and `podRole`.
     #[schemars(extend("default" = "none"))]
     oidc_provider: Option<String>,
     /// The audience of the tokens, one of the provider's client ids; on kOps `amazonaws.com`.
     #[schemars(extend("default" = "`sts.amazonaws.com`"))]
     oidc_audience: Option<String>,
+    /// ARN of this EKS cluster, for `authentication: ServiceAccount` by EKS Pod Identity: pods of each ServiceAccount get sessions
+    /// of `podRole` for the buckets of its claims. Excludes `oidcProvider`, `ownerRole` and `permissionsBoundary`.
+    #[schemars(extend("default" = "none"))]
+    eks_cluster: Option<String>,
+    /// ARN of the role of which pods get sessions, in the account of `eksCluster`.
+    #[schemars(extend("default" = "none"))]
+    pod_role: Option<String>,
     /// The external id that the trust policy of `ownerRole` demands (`sts:ExternalId`).
     #[schemars(extend("default" = "none"))]
     owner_role_external_id: Option<String>,
@@ -105,8 +113,11 @@ pub struct ClassParameters {
     pub iam_calls_per_second: Option<u32>,
     /// The role that the provisioning credentials assume.
     pub owner_role: Option<RoleRef>,
-    /// The identity provider of a class whose apps have access as ServiceAccounts; `None`: they have keys.
+    /// The identity provider of a class whose apps have access as ServiceAccounts, by a role for each.
     pub oidc: Option<Oidc>,
+    /// The cluster and role of a class whose apps have access as ServiceAccounts, by EKS Pod Identity. Without both, they have
+    /// keys.
+    pub pod_identity: Option<PodIdentity>,
     /// The namespace of new buckets; `None`: the global one.
     pub namespace: Option<AccountRegional>,
 }
@@ -149,8 +160,18 @@ impl Parameters for ClassParameters {
         let partition = of_aws.map(|region| partition(region.as_str()).id);
         let permissions_boundary = raw.permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?;
         let owner_role = owner_role(raw.owner_role, raw.owner_role_external_id, partition)?;
-        let oidc = oidc(common.authentication, raw.oidc_provider.as_deref(), raw.oidc_audience, partition)?;
-        if credentials == CredentialsMode::ShareOwner && oidc.is_some() {
+        let others = Others {
+            partition,
+            s3_endpoint: s3_endpoint.as_ref().filter(|_| raw.iam_endpoint.is_none()),
+            has_owner_role: owner_role.is_some(),
+            has_boundary: permissions_boundary.is_some(),
+            has_provider: raw.oidc_provider.is_some(),
+        };
+        let named = (raw.eks_cluster.as_deref(), raw.pod_role.as_deref());
+        let pod_identity = pod_identity(common.authentication, named, others)?;
+        let provider = (raw.oidc_provider.as_deref(), raw.oidc_audience);
+        let oidc = oidc(common.authentication, provider, partition, pod_identity.is_some())?;
+        if credentials == CredentialsMode::ShareOwner && (oidc.is_some() || pod_identity.is_some()) {
             let problem = "gives apps the provisioning credentials, but authentication gives them none";
             return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
         }
@@ -158,6 +179,7 @@ impl Parameters for ClassParameters {
             owner_role.as_ref().map(|role| role.name.as_str()),
             permissions_boundary.as_ref().map(PolicyArn::as_str),
             oidc.as_ref().map(|oidc| oidc.provider.as_str()),
+            pod_identity.as_ref().map(|identity| identity.role.as_str()),
         ];
         let namespace = namespace(raw.bucket_namespace.as_deref(), raw.account_id, region.as_ref(), arns)?;
         if namespace.is_some() && common.bucket.is_some() {
@@ -176,6 +198,7 @@ impl Parameters for ClassParameters {
             iam_calls_per_second: raw.iam_calls_per_second.as_deref().map(calls_per_second).transpose()?,
             owner_role,
             oidc,
+            pod_identity,
             region,
         })
     }

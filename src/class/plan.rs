@@ -6,6 +6,7 @@
 use crate::class::environment::Environment;
 use crate::class::oidc::{Oidc, TOKEN_FILE, policy_name, role_arn};
 use crate::class::params::{ClassParameters, DEFAULT_REGION};
+use crate::class::pod_identity::{self, PodIdentity};
 use crate::class::region::{is_host_of_aws, s3_host};
 use crate::class::target::{Sts, Target, state};
 use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, PolicyArn};
@@ -18,6 +19,9 @@ const ADDRESSING_STYLE: &str = "AWS_S3_ADDRESSING_STYLE";
 pub(crate) const ROLE_ARN: &str = "AWS_ROLE_ARN";
 const TOKEN_FILE_NAME: &str = "AWS_WEB_IDENTITY_TOKEN_FILE";
 const STS_URL: &str = "AWS_ENDPOINT_URL_STS";
+/// The same for pods that get a session from the agent of EKS.
+const CREDENTIALS_URL: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+const AUTHORIZATION_FILE: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
 
 /// Decides what the claim of a request gets.
 pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environment) -> Plan {
@@ -34,7 +38,8 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
             // AWS's own is the environment's matter, which may change while the claim exists.
             let of_environment = environment.iam.as_ref().filter(|url| !is_host_of_aws(url.host()));
             let iam_endpoint = class.iam_endpoint.as_ref().or(of_environment);
-            note(state::IAM_PATH, Some(class.iam_path.as_str()));
+            // The role of pods is the admin's.
+            note(state::IAM_PATH, Some(class.iam_path.as_str()).filter(|_| class.pod_identity.is_none()));
             note(state::PERMISSIONS_BOUNDARY, class.permissions_boundary.as_ref().map(|arn| arn.as_str()));
             note(state::IAM_ENDPOINT, iam_endpoint.map(EndpointUrl::as_str));
         }
@@ -50,11 +55,14 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     if let Some(oidc) = &class.oidc {
         as_service_account(&mut plan, request, oidc);
     }
+    if let Some(identity) = &class.pod_identity {
+        by_pod_identity(&mut plan, request, identity);
+    }
     // AWS's certificates are for hosts without a period in the bucket's name.
     let in_path = class.addressing == Addressing::Path || plan.bucket.contains('.');
     let style = if in_path { "path" } else { "virtual" };
     plan.outputs.insert(ADDRESSING_STYLE.to_owned(), style.to_owned());
-    if plan.service_account.is_some() {
+    if class.oidc.is_some() {
         // SDKs cannot derive another endpoint than AWS's own from the region.
         let record = Record::new(request.claim.clone(), request.class_name, ReclaimPolicy::Retain, plan.clone());
         if let Sts::At(url) = Target::of(&record, environment).endpoints.sts {
@@ -79,6 +87,22 @@ fn as_service_account(plan: &mut Plan, request: &Request<'_, ClassParameters>, o
     plan.outputs.extend([(ROLE_ARN.to_owned(), arn), (TOKEN_FILE_NAME.to_owned(), TOKEN_FILE.to_owned())]);
     plan.user = Some(name);
     plan.service_account = Some(account.with_audience(audience));
+}
+
+/// Pods have what SDKs need to get a session from the agent of EKS ("Container credential provider", AWS SDKs and Tools reference
+/// guide), whether EKS has added it when they were created or not.
+fn by_pod_identity(
+    plan: &mut Plan,
+    request: &Request<'_, ClassParameters>,
+    PodIdentity { cluster, role }: &PodIdentity,
+) {
+    plan.state.insert(state::EKS_CLUSTER.to_owned(), cluster.as_str().to_owned());
+    plan.state.insert(state::POD_ROLE.to_owned(), role.clone());
+    // After an adoption, it still is that of the first claim.
+    plan.state.insert(state::POLICY_NAME.to_owned(), policy_name(request.claim));
+    let outputs = [(CREDENTIALS_URL, pod_identity::CREDENTIALS_URL), (AUTHORIZATION_FILE, pod_identity::TOKEN_FILE)];
+    plan.outputs.extend(outputs.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    plan.user = Some(pod_identity::role_name(role).to_owned());
 }
 
 /// Whether neither the class nor the operator names a region of AWS.

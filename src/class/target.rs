@@ -3,9 +3,11 @@
 use crate::class::environment::Environment;
 use crate::class::oidc::{DEFAULT_AUDIENCE, ProviderArn, policy_name, role_arn};
 use crate::class::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
+use crate::class::pod_identity::ClusterArn;
 use crate::class::region::{Variants, is_host_of_aws, partition};
 use crate::class::values::{Addressing, ClaimedBucket, EndpointUrl, Region, partition_of};
 use crate::client::error::Error;
+use bucket_provisioner::store::names::uid_in;
 use bucket_provisioner::store::{Mode, Plan, Record, RoleRef};
 
 /// Keys of [`Plan::state`].
@@ -19,6 +21,8 @@ pub(crate) mod state {
     pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
     pub(crate) const OIDC_PROVIDER: &str = "oidcProvider";
     pub(crate) const POLICY_NAME: &str = "policyName";
+    pub(crate) const EKS_CLUSTER: &str = "eksCluster";
+    pub(crate) const POD_ROLE: &str = "podRole";
     pub(crate) const IAM_CALLS_PER_SECOND: &str = "iamCallsPerSecond";
 }
 
@@ -29,6 +33,8 @@ pub(crate) struct Endpoints {
     pub(crate) s3: Option<String>,
     pub(crate) iam: Option<String>,
     pub(crate) sts: Sts,
+    /// `None`: no call to EKS is needed.
+    pub(crate) eks: Option<Eks>,
     pub(crate) addressing: Addressing,
     pub(crate) variants: Variants,
     pub(crate) iam_ceilings: Ceilings,
@@ -59,6 +65,14 @@ impl Endpoints {
 fn is_foreign(url: &str) -> bool {
     let url = url::Url::parse(url).ok();
     !url.as_ref().and_then(url::Url::host_str).is_some_and(is_host_of_aws)
+}
+
+/// EKS of the region of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Eks {
+    pub(crate) region: String,
+    /// `None`: the default endpoint of AWS.
+    pub(crate) url: Option<String>,
 }
 
 /// Where GetCallerIdentity is sent.
@@ -137,6 +151,18 @@ impl RoleSpec<'_> {
     }
 }
 
+/// The association of the claim's ServiceAccount, which it shares with the other claims that name that one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AssociationSpec<'a> {
+    pub(crate) cluster: ClusterArn,
+    /// ARN of the role of which pods get sessions.
+    pub(crate) role: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) service_account: &'a str,
+    /// The uid of the claim, with which the ids of its statements begin; that of the first claim after an adoption.
+    pub(crate) uid: String,
+}
+
 /// What IAM has for a claim: a user, or a role that it shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IamIdentity<'a> {
@@ -161,6 +187,8 @@ pub(crate) struct Target<'a> {
     pub(crate) user: Option<UserSpec<'a>>,
     /// The role of a claim whose apps have access without keys.
     pub(crate) role: Option<RoleSpec<'a>>,
+    /// What EKS has for a claim whose apps have access without keys.
+    pub(crate) association: Option<AssociationSpec<'a>>,
     /// ARN of the managed policy that the Go provisioner created for the user.
     pub(crate) go_policy: Option<&'a str>,
     /// Whether access may be given to a bucket that another claim created.
@@ -206,6 +234,19 @@ impl<'a> Target<'a> {
             namespace: &record.claim.namespace,
             service_account: &account.name,
         });
+        let cluster = noted(state::EKS_CLUSTER).and_then(ClusterArn::parse);
+        // As for STS: an emulator of AWS has everything at one URL.
+        let of_class = noted(state::IAM_ENDPOINT).filter(|url| is_foreign(url));
+        let eks_url = || url(of_class, &environment.eks);
+        let eks = cluster.as_ref().map(|cluster| Eks { region: cluster.region().to_owned(), url: eks_url() });
+        let association = cluster.zip(noted(state::POD_ROLE)).zip(service_account.as_ref());
+        let association = association.map(|((cluster, role), account)| AssociationSpec {
+            cluster,
+            role,
+            namespace: &record.claim.namespace,
+            service_account: &account.name,
+            uid: noted(state::POLICY_NAME).and_then(uid_in).unwrap_or(&record.claim.uid).to_owned(),
+        });
         Self {
             record,
             endpoints: Endpoints {
@@ -213,6 +254,7 @@ impl<'a> Target<'a> {
                 s3,
                 iam,
                 sts,
+                eks,
                 addressing: match noted(state::FORCE_PATH_STYLE) {
                     Some("true") => Addressing::Path,
                     _ => Addressing::Host,
@@ -236,6 +278,7 @@ impl<'a> Target<'a> {
                 permissions_boundary,
             }),
             role,
+            association,
             go_policy: noted(state::GO_POLICY_ARN),
             claimed_bucket: match noted(state::ALLOW_CLAIMED_BUCKET) {
                 Some("true") => ClaimedBucket::Allowed,
@@ -244,17 +287,25 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// A record that names only one of ServiceAccount and provider was edited: it must give nobody keys, least of all the
-    /// provisioning credentials.
+    /// A record that names only a part of ServiceAccount, and provider or cluster, was edited: it must give nobody keys, least of
+    /// all the provisioning credentials.
     ///
     /// # Errors
     /// [`Error::SettingUnusable`].
     pub(crate) fn check_access(&self) -> Result<(), Error> {
-        let has_provider = self.record.plan.state.contains_key(state::OIDC_PROVIDER);
+        let names = |keys: &[&str]| keys.iter().any(|key| self.record.plan.state.contains_key(*key));
         let account = self.record.plan.service_account.as_ref();
-        let is_whole = account.is_none_or(|account| account.audience.is_some());
-        if account.is_some() == self.role.is_some() && account.is_some() == has_provider && is_whole {
+        let by = [names(&[state::OIDC_PROVIDER]), names(&[state::EKS_CLUSTER, state::POD_ROLE])];
+        let has = [self.role.is_some(), self.association.is_some()];
+        let has_audience = account.is_some_and(|account| account.audience.is_some());
+        // One of them, and only with a ServiceAccount.
+        let is_whole = by == has && by.iter().filter(|it| **it).count() == usize::from(account.is_some());
+        if is_whole && has_audience == self.role.is_some() {
             return Ok(());
+        }
+        if by[1] {
+            let problem = "does not fit podRole, serviceAccountName and tokenAudience".to_owned();
+            return Err(Error::SettingUnusable { key: state::EKS_CLUSTER.to_owned(), problem }.without_side_effects());
         }
         let (key, problem) = (state::OIDC_PROVIDER.to_owned(), "does not fit serviceAccountName and tokenAudience");
         Err(Error::SettingUnusable { key, problem: problem.to_owned() }.without_side_effects())
@@ -262,10 +313,10 @@ impl<'a> Target<'a> {
 
     /// Whether the claim has access of its own, and not that of the provisioning credentials.
     pub(crate) fn has_own_access(&self) -> bool {
-        self.user.is_some() || self.role.is_some()
+        self.user.is_some() || self.role.is_some() || self.association.is_some()
     }
 
-    /// What IAM has for the claim; `None` if it shares the provisioning credentials.
+    /// What IAM has for the claim; `None` if it has nothing of its own there.
     pub(crate) fn iam_identity(&self) -> Option<IamIdentity<'a>> {
         let user = self.user.map(|UserSpec { name, path, permissions_boundary }| IamIdentity {
             kind: "user",
@@ -401,6 +452,7 @@ mod tests {
                 sts: At(
                     "https://iam.example",
                 ),
+                eks: None,
                 addressing: Path,
                 variants: Variants {
                     fips: false,

@@ -127,11 +127,18 @@ operations! {
     ListRoles => "iam:ListRoles",
     DeleteRolePolicy => "iam:DeleteRolePolicy",
     DeleteRole => "iam:DeleteRole",
+    ListPodIdentityAssociations => "eks:ListPodIdentityAssociations",
+    DescribePodIdentityAssociation => "eks:DescribePodIdentityAssociation",
+    CreatePodIdentityAssociation => "eks:CreatePodIdentityAssociation and eks:TagResource and iam:PassRole and iam:GetRole",
+    UpdatePodIdentityAssociation => "eks:UpdatePodIdentityAssociation and iam:PassRole and iam:GetRole",
+    DeletePodIdentityAssociation => "eks:DeletePodIdentityAssociation",
     // Only for an admin who examines an installation: claims do not need them.
     SimulatePrincipalPolicy => "iam:SimulatePrincipalPolicy",
     GetPolicy => "iam:GetPolicy",
     GetOpenIDConnectProvider => "iam:GetOpenIDConnectProvider",
     GetAccountSummary => "iam:GetAccountSummary",
+    DescribeCluster => "eks:DescribeCluster",
+    DescribeAddon => "eks:DescribeAddon",
     HeadBucket => "s3:ListBucket",
 }
 
@@ -144,6 +151,7 @@ pub(crate) enum Service {
     Objects,
     Iam,
     Sts,
+    Eks,
 }
 
 impl Service {
@@ -153,6 +161,7 @@ impl Service {
             Self::Buckets | Self::Objects => "s3",
             Self::Iam => "iam",
             Self::Sts => "sts",
+            Self::Eks => "eks",
         }
     }
 
@@ -162,6 +171,7 @@ impl Service {
             Self::Buckets | Self::Objects => "S3",
             Self::Iam => "IAM",
             Self::Sts => "STS",
+            Self::Eks => "EKS",
         }
     }
 }
@@ -169,7 +179,7 @@ impl Service {
 impl Operation {
     /// Whether it changes nothing, by its name.
     pub(crate) fn reads(self) -> bool {
-        ["Get", "List", "Head", "Simulate"].iter().any(|verb| format!("{self:?}").starts_with(verb))
+        ["Get", "List", "Head", "Simulate", "Describe"].iter().any(|verb| format!("{self:?}").starts_with(verb))
     }
 
     /// The class parameters that need it, if it reads or writes settings of a bucket.
@@ -211,6 +221,11 @@ impl Operation {
             O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload | O::CreateMultipartUpload => Service::Objects,
             O::UploadPart | O::GetObjectRetention | O::GetObjectLegalHold => Service::Objects,
             O::GetCallerIdentity | O::AssumeRole | O::AssumeRoleWithWebIdentity => Service::Sts,
+            O::ListPodIdentityAssociations | O::DescribePodIdentityAssociation => Service::Eks,
+            O::DescribeCluster | O::DescribeAddon => Service::Eks,
+            O::CreatePodIdentityAssociation | O::UpdatePodIdentityAssociation | O::DeletePodIdentityAssociation => {
+                Service::Eks
+            }
             operation if operation.is_setting() => Service::Buckets,
             _ => Service::Iam,
         }
@@ -234,6 +249,8 @@ pub enum Resource {
     Policy(String),
     /// An IAM role, by ARN or name.
     Role(String),
+    /// The Pod Identity association of a ServiceAccount, by the name of that.
+    Association(String),
     /// The account of the credentials.
     Account,
 }
@@ -254,6 +271,10 @@ impl Resource {
     pub(crate) fn role(arn: &str) -> Self {
         Self::Role(arn.to_owned())
     }
+
+    pub(crate) fn association(service_account: &str) -> Self {
+        Self::Association(service_account.to_owned())
+    }
 }
 
 impl fmt::Display for Resource {
@@ -264,6 +285,7 @@ impl fmt::Display for Resource {
             // Without the account in the ARN.
             Self::Policy(arn) => write!(f, "policy {:?}", arn.rsplit('/').next().unwrap_or(arn)),
             Self::Role(arn) => write!(f, "role {:?}", arn.rsplit('/').next().unwrap_or(arn)),
+            Self::Association(account) => write!(f, "the Pod Identity association of ServiceAccount {account:?}"),
             Self::Account => f.write_str("the account"),
         }
     }

@@ -10,6 +10,7 @@ use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_sdk_eks as eks;
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_s3control as s3control;
@@ -21,7 +22,7 @@ use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
 use crate::class::region::{Variants, is_host_of_aws, partition, region_in};
-use crate::class::target::{AssumedRole, Endpoints, Sts, Target};
+use crate::class::target::{AssumedRole, Eks, Endpoints, Sts, Target};
 use crate::class::values::Addressing;
 use crate::client::account::Account;
 use crate::client::call::Identity;
@@ -240,6 +241,7 @@ impl Clients {
                 endpoints,
                 endpoints.iam.as_deref(),
             )),
+            eks: self.eks(&credentials, caching, endpoints),
             sts: self.sts(Some(credentials), caching, endpoints),
             budget: self.budget.of_another_store(),
             account: Account::default(),
@@ -271,6 +273,17 @@ impl Clients {
     ) -> Option<s3control::Client> {
         let config = || self.config(Some(credentials), caching, endpoints, (&endpoints.region, None));
         (!endpoints.s3_is_foreign()).then(|| s3control::Client::new(&config()))
+    }
+
+    fn eks(
+        &self,
+        credentials: &SharedCredentialsProvider,
+        caching: Caching,
+        endpoints: &Endpoints,
+    ) -> Option<eks::Client> {
+        let Eks { region, url } = endpoints.eks.as_ref()?;
+        let config = self.config(Some(credentials.clone()), caching, endpoints, (region, url.as_deref()));
+        Some(eks::Client::new(&config))
     }
 
     fn sts(

@@ -57,6 +57,7 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
     let Call { operation, resource, identity, session } = *call;
     let bucket = || match &resource {
         Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) | Resource::Role(name) => name.clone(),
+        Resource::Association(name) => name.clone(),
         Resource::Account => String::new(),
     };
     match (code.as_str(), status) {
@@ -83,6 +84,11 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         ("NoSuchEntity", _) if !matches!(operation, Operation::CreateUser | Operation::CreateRole) => {
             Error::NotVisibleYet { operation, resource }
         }
+        // Another call has just deleted, or created, the association.
+        ("ResourceNotFoundException", _) if matches!(operation, Operation::UpdatePodIdentityAssociation) => {
+            Error::NotVisibleYet { operation, resource }
+        }
+        ("ResourceInUseException", _) => Error::StoreBusy { operation, resource, code, message },
         // There is no bucket yet.
         (code, _) if is_about_region(code) && !(operation == Operation::CreateBucket && code == ILLEGAL_LOCATION) => {
             Error::WrongRegion { bucket: bucket(), region }
@@ -128,7 +134,14 @@ impl CallError {
 }
 
 fn is_about_quota(code: &str) -> bool {
-    matches!(code, "LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException")
+    matches!(
+        code,
+        "LimitExceeded"
+            | "LimitExceededException"
+            | "TooManyBuckets"
+            | "ServiceQuotaExceededException"
+            | "ResourceLimitExceededException"
+    )
 }
 
 /// Whether a store that does not know it can take the call for another one.

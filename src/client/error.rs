@@ -57,6 +57,26 @@ pub enum Error {
         "the role of ServiceAccount {service_account:?} has no room for the policy of one more claim, because IAM limits the policies of a role to 10,240 characters: use another ServiceAccount for this claim, or delete claims that nobody needs"
     )]
     RoleFull { service_account: String },
+    /// The association of the ServiceAccount exists and is not the operator's.
+    #[error(
+        "ServiceAccount {service_account:?} has a Pod Identity association that the operator has not made, and a ServiceAccount can have only one: delete that association, or use another ServiceAccount for this claim"
+    )]
+    AssociationTaken { service_account: String },
+    /// The policy of an association has a limit.
+    #[error(
+        "the Pod Identity association of ServiceAccount {service_account:?} has no room for one more claim, because EKS limits its policy to 2,048 characters: use another ServiceAccount for this claim, or delete claims that nobody needs"
+    )]
+    AssociationFull { service_account: String },
+    /// The role of pods cannot be assumed.
+    #[error(
+        "AWS does not let {identity} assume the role that podRole of the StorageClass names, with which the access of claims is tried: allow it sts:AssumeRole, and let the trust policy of the role name it, beside pods.eks.amazonaws.com{}", aws_message(.message)
+    )]
+    PodRoleRefused { identity: Identity, message: Option<String> },
+    /// The association would be in another account than the role.
+    #[error(
+        "the provisioning credentials do not belong to the account of eksCluster, and EKS gives pods only roles of the cluster's account: correct eksCluster and podRole, or the credentials, in a new StorageClass"
+    )]
+    ClusterElsewhere,
     /// The KMS key of the class does not work.
     #[error(
         "the KMS key of the StorageClass cannot be used with the claim's keys ({code}): check kmsKey, that the key is enabled, that its key policy lets IAM policies of its account allow its use, and that no permissions boundary or service control policy denies kms:GenerateDataKey and kms:Decrypt"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::client::call::{Identity, Operation, Resource};
+use crate::client::call::{Identity, Operation, Resource, Service};
 use crate::client::error::{Error, Sent, SetBy};
 use crate::reasons;
 use bucket_provisioner::store::Failure;
@@ -60,6 +60,10 @@ impl Error {
             Self::ProviderElsewhere => (INVALID_CLASS_PARAMETER, Terminal),
             Self::RoleTaken { .. } => (reasons::ROLE_TAKEN, Terminal),
             Self::RoleFull { .. } => (reasons::ROLE_FULL, Terminal),
+            Self::AssociationTaken { .. } => (reasons::ASSOCIATION_TAKEN, Terminal),
+            Self::AssociationFull { .. } => (reasons::ASSOCIATION_FULL, Terminal),
+            Self::PodRoleRefused { .. } => (reasons::POD_ROLE_REFUSED, Terminal),
+            Self::ClusterElsewhere => (INVALID_CLASS_PARAMETER, Terminal),
             Self::KeyUnusable { .. } => (reasons::KEY_UNUSABLE, Terminal),
             Self::PrefixIgnored { .. } => (reasons::NOT_SUPPORTED, Terminal),
             Self::NothingToShare => (reasons::NOTHING_TO_SHARE, Terminal),
@@ -137,11 +141,13 @@ impl Failure for Error {
         match self.cause() {
             // A bucket can have a policy that denies the call, and the keys of a claim concern that claim only.
             Self::AccessDenied { call, .. } => {
-                call.identity != Identity::App && !matches!(call.resource, Resource::Bucket(_))
+                let is_of_few = matches!(call.resource, Resource::Bucket(_) | Resource::Association(_));
+                call.identity != Identity::App && !is_of_few
             }
             Self::CredentialsRefused { identity, .. } => *identity != Identity::App,
             // Claims with keys need only S3 and IAM.
             Self::StoreUnreachable { operation: Operation::AssumeRoleWithWebIdentity, .. } => false,
+            Self::StoreUnreachable { operation, .. } if operation.service() == Service::Eks => false,
             error => matches!(
                 error,
                 Self::StoreUnreachable { .. }

@@ -35,6 +35,10 @@ pub(crate) fn more_room(operation: Operation) -> &'static str {
         Operation::CreateUser => {
             "an account can have 5,000 users, which AWS does not raise: delete users that nobody needs, or use a class for another account"
         }
+        // "View and manage Amazon EKS service quotas", EKS user guide.
+        Operation::CreatePodIdentityAssociation => {
+            "an EKS cluster can have 5,000 Pod Identity associations, which AWS does not raise: use fewer ServiceAccounts, or a class with oidcProvider"
+        }
         _ => "raise the quota, or delete what is not needed",
     }
 }
@@ -44,6 +48,16 @@ pub(crate) fn rejected(operation: Operation, code: &str) -> &'static str {
     match (operation, code) {
         (Operation::CreateUser | Operation::CreateRole, "NoSuchEntity") => {
             ": the permissions boundary does not exist in this account: create it, or correct permissionsBoundary in the StorageClass"
+        }
+        (
+            Operation::ListPodIdentityAssociations | Operation::CreatePodIdentityAssociation,
+            "ResourceNotFoundException",
+        ) => ": there is no such EKS cluster: correct eksCluster in a new StorageClass",
+        (
+            Operation::CreatePodIdentityAssociation | Operation::UpdatePodIdentityAssociation,
+            "InvalidParameterException",
+        ) => {
+            ": check that the role that podRole of the StorageClass names exists, and that its trust policy allows pods.eks.amazonaws.com sts:AssumeRole"
         }
         (Operation::CreateBucket, "IllegalLocationConstraintException") => {
             ": this endpoint of S3 creates no buckets in the region of the class: correct region or s3Endpoint in the StorageClass"

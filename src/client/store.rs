@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use aws_sdk_eks as eks;
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_s3control as s3control;
@@ -39,6 +40,8 @@ pub(crate) struct Store {
     /// S3 for calls about objects, and for listings, whose answers are longer than others.
     pub(crate) listing_s3: s3::Client,
     pub(crate) iam: iam::Client,
+    /// `None` if no claim of the class needs it.
+    pub(crate) eks: Option<eks::Client>,
     /// The part of S3 for access points; `None` if its endpoint is not known.
     pub(crate) control: Option<s3control::Client>,
     /// `None` if the endpoint is not known.
@@ -208,6 +211,7 @@ impl Store {
         let account = || self.account.known().or_else(identity).unwrap_or_default();
         match operation.service() {
             Service::Iam | Service::Sts => format!("IAM {iam:?} {} {}", account(), operation.reads()),
+            Service::Eks => format!("EKS {:?} {} {}", self.endpoints.eks, account(), operation.reads()),
             Service::Buckets => format!("S3 {s3:?} {region} {}", account()),
             Service::Objects => {
                 let deletes = matches!(operation, Operation::DeleteObjects | Operation::DeleteObject);

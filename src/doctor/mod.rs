@@ -10,6 +10,7 @@
 //! | `bucket` | the bucket that a class names |
 //! | `boundary` | the permissions boundary that a class names |
 //! | `provider` | the identity provider that a class names |
+//! | `pod_identity` | the EKS cluster and the role that a class names |
 //! | `quotas` | how much room the account has |
 
 mod asked;
@@ -17,6 +18,7 @@ mod boundary;
 mod bucket;
 mod caller;
 mod needs;
+mod pod_identity;
 mod provider;
 mod quotas;
 mod reads;
@@ -66,7 +68,7 @@ pub(crate) async fn examine(
         }
     };
     // Boxed, because the futures of the SDK are large.
-    let (permissions, bucket, boundary, provider, quotas) = tokio::join!(
+    let (permissions, bucket, boundary, provider, pods, quotas) = tokio::join!(
         Box::pin(permissions),
         Box::pin(async {
             match target.record.plan.mode {
@@ -76,9 +78,10 @@ pub(crate) async fn examine(
         }),
         Box::pin(boundary::examine(&examined)),
         Box::pin(provider::examine(&examined, issuer)),
+        Box::pin(pod_identity::examine(&examined, issuer)),
         Box::pin(quotas::examine(&examined)),
     );
-    findings.extend([permissions, bucket, boundary, provider, quotas].into_iter().flatten());
+    findings.extend([permissions, bucket, boundary, provider, pods, quotas].into_iter().flatten());
     findings
 }
 

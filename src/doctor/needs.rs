@@ -22,6 +22,12 @@ pub(crate) enum Scope {
     Giving,
     /// One of that name under any path: IAM does not know the path of what does not exist.
     AnyPath,
+    /// The EKS cluster.
+    Cluster,
+    /// Its Pod Identity associations.
+    Associations,
+    /// The role of which pods get sessions.
+    PodRole,
 }
 
 impl Scope {
@@ -36,6 +42,20 @@ impl Scope {
             Self::Account => "*".to_owned(),
             Self::Identity | Self::Giving => format!("arn:{partition}:iam::{account}:{kind}{path}{name}"),
             Self::AnyPath => format!("arn:{partition}:iam::{account}:{kind}/{name}"),
+            Self::Cluster | Self::Associations | Self::PodRole => self.of_pods(target, "any"),
+        }
+    }
+
+    /// The ARN of what EKS Pod Identity needs. `id`: of an association.
+    fn of_pods(self, target: &Target<'_>, id: &str) -> String {
+        let Some(spec) = &target.association else { return String::new() };
+        match self {
+            Self::PodRole => spec.role.to_owned(),
+            Self::Associations => {
+                let association = format!(":podidentityassociation/{}/{id}", spec.cluster.name());
+                spec.cluster.as_str().split(":cluster/").next().unwrap_or_default().to_owned() + &association
+            }
+            _ => spec.cluster.as_str().to_owned(),
         }
     }
 
@@ -52,6 +72,7 @@ impl Scope {
             Self::Account => "*".to_owned(),
             Self::Identity | Self::Giving => format!("arn:{partition}:iam::*:{kind}{path}*"),
             Self::AnyPath => format!("arn:{partition}:iam::*:{kind}/*"),
+            Self::Cluster | Self::Associations | Self::PodRole => self.of_pods(target, "*"),
         }
     }
 }
@@ -63,8 +84,9 @@ pub(crate) type Needs = BTreeMap<Scope, BTreeSet<&'static str>>;
 pub(crate) fn of(target: &Target<'_>) -> Needs {
     let mut needs = Needs::new();
     for operation in Operation::ALL {
-        if let Some(scope) = scope(*operation, target) {
-            needs.entry(scope).or_default().extend(operation.actions().split(" and "));
+        let Some(scope) = scope(*operation, target) else { continue };
+        for action in operation.actions().split(" and ") {
+            needs.entry(of_action(scope, action)).or_default().insert(action);
         }
     }
     if settings::may_bypass(target) {
@@ -75,6 +97,15 @@ pub(crate) fn of(target: &Target<'_>) -> Needs {
 
 /// With it, DeleteObjects can have a header.
 const BYPASS: &str = "s3:BypassGovernanceRetention";
+
+/// Changes of an association need permissions on three things.
+fn of_action(scope: Scope, action: &str) -> Scope {
+    match (scope, action.split(':').next()) {
+        (Scope::Cluster | Scope::Associations, Some("iam")) => Scope::PodRole,
+        (Scope::Cluster, _) if action == "eks:TagResource" => Scope::Associations,
+        (scope, _) => scope,
+    }
+}
 
 /// `None`: claims of such a class do not need it.
 fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
@@ -154,13 +185,19 @@ fn scope(operation: Operation, target: &Target<'_>) -> Option<Scope> {
         | O::ListServiceSpecificCredentials
         | O::DeleteServiceSpecificCredential
         | O::DeleteUser => has_user.then_some(Scope::Identity),
-        // Need no permission of these credentials.
+        O::ListPodIdentityAssociations | O::CreatePodIdentityAssociation => {
+            target.association.is_some().then_some(Scope::Cluster)
+        }
+        O::DescribePodIdentityAssociation | O::UpdatePodIdentityAssociation | O::DeletePodIdentityAssociation => {
+            target.association.is_some().then_some(Scope::Associations)
+        }
+        // Need no permission of these credentials; that of AssumeRole is tried.
         O::GetCallerIdentity | O::AssumeRole | O::AssumeRoleWithWebIdentity => None,
         // Only for users that somebody put into a group, and for claims of the Go provisioner.
         O::RemoveUserFromGroup | O::ListPolicyVersions | O::DeletePolicyVersion | O::DeletePolicy => None,
         // Only for this examination.
         O::SimulatePrincipalPolicy | O::GetPolicy | O::GetAccountSummary | O::HeadBucket => None,
-        O::GetOpenIDConnectProvider => None,
+        O::GetOpenIDConnectProvider | O::DescribeCluster | O::DescribeAddon => None,
     }
 }
 

@@ -159,6 +159,7 @@ async fn simulate(
         ("aws:RequestedRegion", Some(target.endpoints.region.as_str())),
         ("aws:PrincipalAccount", account),
         ("aws:ResourceAccount", account),
+        ("iam:PassedToService", target.association.as_ref().map(|_| "pods.eks.amazonaws.com")),
         (BOUNDARY_KEY, boundary),
     ];
     let context = known.iter().filter_map(|(key, value)| Some(entry(key, (*value)?))).collect::<Vec<_>>();

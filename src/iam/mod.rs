@@ -1,10 +1,12 @@
-//! Users in IAM: created, limited by a policy, given keys, removed; and roles of ServiceAccounts.
+//! Users in IAM: created, limited by a policy, given keys, removed; and roles of ServiceAccounts, and their associations in EKS.
 
+pub(crate) mod association;
 pub(crate) mod document;
 pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod revoke;
 pub(crate) mod role;
+pub(crate) mod session_policy;
 pub(crate) mod upkeep;
 pub(crate) mod user;
 pub(crate) mod web_identity;

@@ -8,8 +8,9 @@ use crate::class::target::{Target, UserSpec};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::store::Store;
+use crate::iam::association::Associations;
 use crate::iam::policy::{self, Found, POLICY_NAME};
-use crate::iam::{role, user};
+use crate::iam::{association, role, user};
 use crate::s3::tags::{self, Ownership, Tags};
 use crate::s3::{bucket, settings};
 use bucket_provisioner::store::{AppCredentials, Checkup, Deactivation};
@@ -50,17 +51,18 @@ pub(crate) async fn deactivate(
 pub(crate) async fn check(
     store: &Store,
     target: &Target<'_>,
-    provisioner: &str,
+    (provisioner, associations): (&str, &Associations),
     keys: &[&str],
 ) -> Result<Checkup, Error> {
     let mut checkup = Checkup::default();
     let tags = &tags::of_record(provisioner, target.record);
     // Before all others, of which any may fail.
-    let applied = match (target.user, &target.role) {
+    let applied = match (target.user, &target.role, &target.association) {
         _ if !target.record.plan.changes.access => false,
-        (Some(user), _) => change_policy(store, target, user).await?,
-        (None, Some(role)) => role::change_policy(store, target, role).await?,
-        (None, None) => false,
+        (Some(user), ..) => change_policy(store, target, user).await?,
+        (None, Some(role), _) => role::change_policy(store, target, role).await?,
+        (None, None, Some(spec)) => association::change_policy(associations, store, target, spec).await?,
+        (None, None, None) => false,
     };
     checkup.repaired.extend(bucket::check(store, target, tags).await?);
     if let Some(user) = target.user {
@@ -69,6 +71,9 @@ pub(crate) async fn check(
     if let Some(role) = &target.role {
         let tags = tags::of_role(provisioner, target.record, role.service_account);
         role::check(store, target, role, &tags, (&mut checkup, applied)).await?;
+    }
+    if let Some(spec) = &target.association {
+        association::check(associations, store, target, spec, (&mut checkup, applied)).await?;
     }
     // Last, and its failure is not that of the rest.
     Ok(settings::check(store, target, checkup).await)

@@ -2,6 +2,7 @@
 //! refusal becomes. And the policies and templates that are shipped for these calls.
 #![allow(clippy::unwrap_used)]
 
+mod association;
 mod delete;
 mod emptying;
 mod endpoints;

@@ -13,6 +13,7 @@ const GROUPS: &str = include_str!("../../docs/owner-iam-policy-groups.json");
 const ROLES: &str = include_str!("../../docs/owner-iam-policy-roles.json");
 const SETTINGS: &str = include_str!("../../docs/owner-iam-policy-settings.json");
 const KEYLESS: &str = include_str!("../../docs/owner-iam-policy-keyless.json");
+const OF_PODS: &str = include_str!("../../docs/owner-iam-policy-pod-identity.json");
 const GO_PROVISIONER: &str = include_str!("../../docs/owner-iam-policy-go-provisioner.json");
 const DOCTOR: &str = include_str!("../../docs/owner-iam-policy-doctor.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
@@ -31,12 +32,23 @@ const OF_APPS: [Operation; 5] = [
 ];
 
 /// Only needed by `doctor`; and GetRole for classes without keys.
-const OF_DOCTOR: [Operation; 5] = [
+const OF_DOCTOR: [Operation; 7] = [
     Operation::SimulatePrincipalPolicy,
     Operation::GetRole,
     Operation::GetPolicy,
     Operation::GetOpenIDConnectProvider,
     Operation::GetAccountSummary,
+    Operation::DescribeCluster,
+    Operation::DescribeAddon,
+];
+
+/// Only needed for classes whose apps have access by EKS Pod Identity; and AssumeRole.
+const OF_ASSOCIATIONS: [Operation; 5] = [
+    Operation::ListPodIdentityAssociations,
+    Operation::DescribePodIdentityAssociation,
+    Operation::CreatePodIdentityAssociation,
+    Operation::UpdatePodIdentityAssociation,
+    Operation::DeletePodIdentityAssociation,
 ];
 
 /// Only needed for classes whose apps have no keys.
@@ -85,6 +97,7 @@ fn the_provisioning_policies_allow_exactly_what_is_called() {
             || OF_GO_PROVISIONER.contains(&operation)
             || OF_DOCTOR.contains(&operation)
             || OF_ROLES.contains(&operation)
+            || OF_ASSOCIATIONS.contains(&operation)
             || of_settings(operation)
     };
     let optional = |operation| operation == Operation::RemoveUserFromGroup;
@@ -93,6 +106,8 @@ fn the_provisioning_policies_allow_exactly_what_is_called() {
         assert_eq!(with_effect(policy, "Allow"), called(|operation| !needs_none(operation) && !optional(operation)));
     }
     assert_eq!(with_effect(KEYLESS, "Allow"), called(|operation| OF_ROLES.contains(&operation)));
+    let of_pods = |operation| OF_ASSOCIATIONS.contains(&operation) || operation == Operation::AssumeRole;
+    assert_eq!(with_effect(OF_PODS, "Allow"), called(of_pods));
     assert_eq!(with_effect(GROUPS, "Allow"), called(optional));
     assert_eq!(with_effect(ROLES, "Allow"), called(|operation| operation == Operation::AssumeRole));
     // What it allows for the Go provisioner's users is in its other documents, too, but not for these users.
@@ -273,7 +288,7 @@ fn each_policy_fits_into_a_managed_one() {
             seen += 1;
         }
     }
-    let known = [PLAIN, BOUNDED, GROUPS, ROLES, SETTINGS, KEYLESS, GO_PROVISIONER, DOCTOR, BOUNDARY];
+    let known = [PLAIN, BOUNDED, GROUPS, ROLES, SETTINGS, KEYLESS, OF_PODS, GO_PROVISIONER, DOCTOR, BOUNDARY];
     assert_eq!(seen, known.len(), "documents that the other tests do not know");
 }
 
@@ -284,6 +299,7 @@ fn each_trust_policy_fits_into_a_role() {
         include_str!("../../deploy/aws/irsa-trust-policy.json"),
         include_str!("../../deploy/aws/owner-role-trust-policy.json"),
         include_str!("../../deploy/aws/pod-identity-trust-policy.json"),
+        include_str!("../../deploy/aws/pod-role-trust-policy.json"),
     ] {
         assert!(longest(document) <= 2048, "{} characters: {document}", longest(document));
     }

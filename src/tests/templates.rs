@@ -12,6 +12,8 @@ const TRUSTED: &str = include_str!("../../deploy/aws/owner-role-trust-policy.jso
 const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
 const SETTINGS: &str = include_str!("../../docs/owner-iam-policy-settings.json");
 const KEYLESS: &str = include_str!("../../docs/owner-iam-policy-keyless.json");
+const OF_PODS: &str = include_str!("../../docs/owner-iam-policy-pod-identity.json");
+const POD_ROLE: &str = include_str!("../../deploy/aws/pod-role-trust-policy.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
 
 /// The template with the values of the documents.
@@ -135,6 +137,12 @@ fn cloudformation_creates_the_policies_of_the_docs() {
     assert_eq!(template.policy("OwnerPolicy"), document_of(BOUNDED));
     assert_eq!(template.policy("SettingsPolicy"), document_of(SETTINGS));
     assert_eq!(template.policy("KeylessPolicy"), document_of(KEYLESS));
+    assert_eq!(template.policy("PodIdentityPolicy"), document_of(OF_PODS));
+    assert_eq!(template.property("PodRole", "AssumeRolePolicyDocument"), document_of(POD_ROLE));
+    assert_eq!(template.property("PodRole", "ManagedPolicyArns")[0], template.parameters["Boundary"]);
+    for resource in ["PodIdentityPolicy", "PodRole"] {
+        assert!(!template.exists(resource) && Template::with(&[("PodIdentity", "yes")]).exists(resource), "{resource}");
+    }
     assert!(!template.exists("KeylessPolicy") && Template::with(&[("Keyless", "yes")]).exists("KeylessPolicy"));
     assert!(
         !template.exists("SettingsPolicy") && Template::with(&[("BucketSettings", "yes")]).exists("SettingsPolicy")

@@ -8,8 +8,9 @@ use rstest::rstest;
 use crate::keyless::create_provider;
 use crate::support::Store;
 use crate::support::account::Account;
-use crate::support::aws_backend::AwsBackend;
+use crate::support::aws_backend::{AwsBackend, PODS};
 use crate::support::aws_proxy::Strictness;
+use crate::support::pods::{AUDIENCE, Pods};
 use crate::support::proxy::Verdict;
 use crate::support::settings;
 use provisioner_conformance::crash::{Corruption, Edit, Flow, Kind, Pace, Step, crash_everywhere};
@@ -99,7 +100,25 @@ const fn keyless(kind: Kind, step: Step) -> Flow {
     }
 }
 
+/// The same by EKS Pod Identity.
+const fn by_pods(kind: Kind, step: Step) -> Flow {
+    Flow {
+        parameters: &[
+            ("authentication", "ServiceAccount"),
+            ("eksCluster", "arn:aws:eks:us-west-1:000000000000:cluster/crash-pods"),
+            ("podRole", "arn:aws:iam::000000000000:role/crash-pods"),
+        ],
+        audience: Some(AUDIENCE),
+        ..Flow::of(kind, step)
+    }
+}
+
 #[rstest]
+#[case::pods(by_pods(Kind::Generated, Step::Provide))]
+#[case::pods_brownfield(by_pods(Kind::Brownfield, Step::Provide))]
+#[case::pods_abandoned(by_pods(Kind::Generated, Step::Abandon))]
+#[case::pods_removed(by_pods(Kind::Generated, Step::Remove))]
+#[case::pods_adopted(by_pods(Kind::Generated, Step::Adopt))]
 #[case::keyless(keyless(Kind::Generated, Step::Provide))]
 #[case::keyless_brownfield(keyless(Kind::Brownfield, Step::Provide))]
 #[case::keyless_abandoned(keyless(Kind::Generated, Step::Abandon))]
@@ -116,6 +135,9 @@ const fn keyless(kind: Kind, step: Step) -> Flow {
 #[tokio::test]
 async fn all_is_well_wherever_the_operator_was_killed(#[case] flow: Flow) {
     create_provider(&Account::owner()).await;
+    if flow.audience == Some(AUDIENCE) {
+        Pods::create(&Account::owner(), PODS).await;
+    }
     crash_everywhere(flow, Pace::AtOnce, &async |_| backend(flow, Store::aws(), Some(Strictness::PROMPT))).await;
 }
 

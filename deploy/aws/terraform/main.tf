@@ -27,6 +27,8 @@ locals {
     owner        = file("${local.docs}/owner-iam-policy-with-boundary.json")
     irsa         = file("${path.module}/../irsa-trust-policy.json")
     pod_identity = file("${path.module}/../pod-identity-trust-policy.json")
+    pod_role     = file("${path.module}/../pod-role-trust-policy.json")
+    pods         = file("${local.docs}/owner-iam-policy-pod-identity.json")
   }
 
   in_account = {
@@ -96,6 +98,14 @@ locals {
     ),
     "kubernetes-service-account\": \"aws-s3-provisioner", "kubernetes-service-account\": \"${var.service_account}"
   )
+  pods = replace(
+    replace(
+      replace(local.in_account.pods, "us-west-1", local.region),
+      "aws-s3-provisioner-CLUSTER", local.role_name
+    ),
+    "/CLUSTER", "/${var.cluster_name}"
+  )
+  pod_role = replace(local.in_account.pod_role, "aws-s3-provisioner-CLUSTER", local.role_name)
   trusted = replace(
     replace(
       replace(
@@ -156,6 +166,29 @@ resource "aws_iam_policy" "keyless" {
   tags        = var.tags
 }
 
+resource "aws_iam_policy" "pods" {
+  count       = var.pod_identity ? 1 : 0
+  name        = "${local.role_name}-pods"
+  description = "The role that aws-s3-provisioner associates with ServiceAccounts"
+  policy      = local.pods
+  tags        = var.tags
+}
+
+resource "aws_iam_role" "pods" {
+  count              = var.pod_identity ? 1 : 0
+  name               = "${local.role_name}-pods"
+  description        = "Pods whose ServiceAccounts have buckets of aws-s3-provisioner"
+  assume_role_policy = local.pod_role
+  tags               = var.tags
+}
+
+# The associations limit it to the buckets of each ServiceAccount.
+resource "aws_iam_role_policy_attachment" "pod_role" {
+  count      = var.pod_identity ? 1 : 0
+  role       = aws_iam_role.pods[0].name
+  policy_arn = local.boundary_arn
+}
+
 resource "aws_iam_role" "operator" {
   name                 = local.role_name
   description          = "aws-s3-provisioner"
@@ -185,6 +218,12 @@ resource "aws_iam_role_policy_attachment" "keyless" {
   count      = var.keyless ? 1 : 0
   role       = aws_iam_role.operator.name
   policy_arn = aws_iam_policy.keyless[0].arn
+}
+
+resource "aws_iam_role_policy_attachment" "pods" {
+  count      = var.pod_identity ? 1 : 0
+  role       = aws_iam_role.operator.name
+  policy_arn = aws_iam_policy.pods[0].arn
 }
 
 resource "aws_eks_pod_identity_association" "operator" {

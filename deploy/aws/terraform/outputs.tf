@@ -12,3 +12,8 @@ output "user_path" {
   description = "The parameter iamPath of the StorageClasses."
   value       = local.user_path
 }
+
+output "pod_role_arn" {
+  description = "With pod_identity: the parameter podRole of the StorageClasses."
+  value       = var.pod_identity ? aws_iam_role.pods[0].arn : null
+}

@@ -36,6 +36,12 @@ variable "keyless" {
   default     = false
 }
 
+variable "pod_identity" {
+  description = "The same for StorageClasses with eksCluster, of the EKS cluster cluster_name. There is then a role for pods, and the operator can associate it with ServiceAccounts of the cluster."
+  type        = bool
+  default     = false
+}
+
 variable "oidc_provider" {
   description = "For IRSA: issuer of the cluster's tokens without https://. It must be an identity provider in IAM. Empty for Pod Identity."
   type        = string

@@ -18,8 +18,12 @@ use crate::owner_role::{EXTERNAL_ID, Role};
 use crate::support::account::Account;
 use crate::support::aws_proxy::{Aws, Strictness};
 use crate::support::operator::Operator;
+use crate::support::pods::Pods;
 use crate::support::proxy::{Call, Proxy, Verdict};
 use crate::support::{World, aws_url, ready, seen, settings};
+
+/// The EKS cluster and the role of its pods.
+const PODS: &str = "fault-pods";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Flow {
@@ -40,6 +44,9 @@ enum Flow {
     /// The first without keys, and its deletion.
     ProvisionKeyless,
     DeleteKeyless,
+    /// The same by EKS Pod Identity.
+    ProvisionPods,
+    DeletePods,
     /// A deleted claim's bucket is kept, because it is not empty.
     Keep,
     /// The same of a claim whose keys were never published.
@@ -54,7 +61,7 @@ enum Flow {
     Vanish,
 }
 
-const FLOWS: [Flow; 18] = [
+const FLOWS: [Flow; 20] = [
     Flow::Provision,
     Flow::Configure,
     Flow::Reconfigure,
@@ -67,6 +74,8 @@ const FLOWS: [Flow; 18] = [
     Flow::Revoke,
     Flow::ProvisionKeyless,
     Flow::DeleteKeyless,
+    Flow::ProvisionPods,
+    Flow::DeletePods,
     Flow::Keep,
     Flow::KeepUnpublished,
     Flow::Replan,
@@ -88,13 +97,17 @@ impl Flow {
 
     /// It begins with a claim that was not submitted.
     fn begins_unsubmitted(self) -> bool {
-        use Flow::{Assume, Configure, Grant, Provision, ProvisionKeyless, Share};
+        use Flow::{Assume, Configure, Grant, Provision, ProvisionKeyless, ProvisionPods, Share};
 
-        matches!(self, Provision | Configure | Assume | Grant | Share | ProvisionKeyless)
+        matches!(self, Provision | Configure | Assume | Grant | Share | ProvisionKeyless | ProvisionPods)
     }
 
     fn is_keyless(self) -> bool {
-        matches!(self, Self::ProvisionKeyless | Self::DeleteKeyless)
+        matches!(self, Self::ProvisionKeyless | Self::DeleteKeyless) || self.is_by_pods()
+    }
+
+    fn is_by_pods(self) -> bool {
+        matches!(self, Self::ProvisionPods | Self::DeletePods)
     }
 
     /// It begins with a claim whose bucket exists, and that has no keys.
@@ -216,6 +229,10 @@ impl<'a> Cell<'a> {
             Flow::Configure => parameters.extend(settings::SETTINGS.map(|(name, value)| (name, value.to_owned()))),
             Flow::Reconfigure => parameters.push(("claimsMaySet", "expireAfter".to_owned())),
             Flow::Share => parameters.push(("claimsMaySet", "bucketClaimName".to_owned())),
+            flow if flow.is_by_pods() => {
+                keyless::create_account(world, &name).await;
+                parameters.extend(Pods::create(&world.account, PODS).await.parameters());
+            }
             flow if flow.is_keyless() => {
                 keyless::create_provider(&world.account).await;
                 keyless::create_account(world, &name).await;
@@ -344,6 +361,27 @@ impl<'a> Cell<'a> {
                 world.wait_gone(claim).await;
                 world.assert_no_objects(claim).await;
                 assert_eq!(keyless::policies(world, &role).await, None, "a role is left");
+                assert!(!world.account.bucket_exists(&bucket).await, "{bucket}");
+                return;
+            }
+            Flow::ProvisionPods => {
+                self.submit().await;
+                meanwhile.await;
+                world.wait_bound(claim).await;
+                let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
+                let (pods, of) = (Pods::named(PODS), [world.namespace.as_str(), claim.as_str()]);
+                pods.pod(&world.account, of).await.unwrap().put(&bucket, "b").await.unwrap();
+                assert_eq!(pods.ids(&world.account, of).await.len(), 1);
+                return;
+            }
+            Flow::DeletePods => {
+                let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
+                world.delete_claim(claim).await;
+                meanwhile.await;
+                world.wait_gone(claim).await;
+                world.assert_no_objects(claim).await;
+                let left = Pods::named(PODS).association(&world.account, [&world.namespace, claim]).await;
+                assert!(left.is_none(), "{left:?}");
                 assert!(!world.account.bucket_exists(&bucket).await, "{bucket}");
                 return;
             }

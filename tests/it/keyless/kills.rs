@@ -16,11 +16,11 @@ use crate::support::{World, bucket_of};
 /// More than the calls that change something.
 const MOST: usize = 12;
 /// How many operators run at the same time.
-const AT_ONCE: usize = 6;
+pub(super) const AT_ONCE: usize = 6;
 
 /// Whether the call reaches AWS before the operator is killed.
 #[derive(Debug, Clone, Copy)]
-enum When {
+pub(super) enum When {
     Before,
     After,
 }
@@ -74,7 +74,7 @@ async fn come_and_go(number: usize, when: When) -> bool {
     was_reached
 }
 
-async fn settled(world: &World) {
+pub(super) async fn settled(world: &World) {
     world.wait_gone("gone").await;
     world.wait_bound("photos").await;
 }

@@ -2,6 +2,8 @@
 
 mod kills;
 mod lost;
+mod pod_identity;
+mod pod_kills;
 mod policy;
 mod refused;
 mod sdk;

@@ -11,13 +11,15 @@ use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS, SETTINGS};
 use crate::takeover::legacy::Legacy;
 
 /// Operations that only tools call which an admin runs.
-const CALLED_BY_TOOLS: [Operation; 6] = [
+const CALLED_BY_TOOLS: [Operation; 8] = [
     Operation::SimulatePrincipalPolicy,
     Operation::GetRole,
     Operation::GetPolicy,
     Operation::GetAccountSummary,
     Operation::GetOpenIDConnectProvider,
     Operation::HeadBucket,
+    Operation::DescribeCluster,
+    Operation::DescribeAddon,
 ];
 
 /// Made only to AWS itself.
@@ -29,8 +31,8 @@ const ONLY_WITH_ROLES: [Operation; 1] = [Operation::AssumeRole];
 /// Only with `requireTLS`, which the emulator does not have.
 const ONLY_WITH_TLS: [Operation; 2] = [Operation::GetBucketPolicy, Operation::PutBucketPolicy];
 
-/// Only for claims whose pods have access as ServiceAccounts (`keyless::policy`).
-const ONLY_WITHOUT_KEYS: [Operation; 10] = [
+/// Only for claims whose pods have access as ServiceAccounts (`keyless`).
+const ONLY_WITHOUT_KEYS: [Operation; 15] = [
     Operation::AssumeRoleWithWebIdentity,
     Operation::CreateRole,
     Operation::DeleteRole,
@@ -41,6 +43,11 @@ const ONLY_WITHOUT_KEYS: [Operation; 10] = [
     Operation::PutRolePolicy,
     Operation::TagRole,
     Operation::UpdateAssumeRolePolicy,
+    Operation::ListPodIdentityAssociations,
+    Operation::DescribePodIdentityAssociation,
+    Operation::CreatePodIdentityAssociation,
+    Operation::UpdatePodIdentityAssociation,
+    Operation::DeletePodIdentityAssociation,
 ];
 
 /// The actions that a document allows.

@@ -13,6 +13,8 @@ use aws_sdk_s3::types::{BucketVersioningStatus, Tag, Tagging, VersioningConfigur
 pub(crate) struct Account {
     pub(crate) s3: aws_sdk_s3::Client,
     pub(crate) iam: aws_sdk_iam::Client,
+    pub(crate) sts: aws_sdk_sts::Client,
+    pub(crate) eks: aws_sdk_eks::Client,
 }
 
 impl Account {
@@ -52,6 +54,15 @@ impl Account {
         Ok(Self::by(&store.url, super::REGION, credentials))
     }
 
+    /// A session of this role that this policy limits.
+    pub(crate) async fn limited(&self, role: &str, policy: &str) -> Self {
+        let assume = self.sts.assume_role().role_arn(role).role_session_name("pod").policy(policy);
+        let keys = assume.send().await.unwrap().credentials.unwrap();
+        let token = Some(keys.session_token);
+        let credentials = Credentials::from_keys(keys.access_key_id, keys.secret_access_key, token);
+        Self::by(&super::aws_url(), super::REGION, credentials)
+    }
+
     fn by(url: &str, region: &str, credentials: Credentials) -> Self {
         let config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
@@ -62,7 +73,12 @@ impl Account {
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .build();
         let s3 = aws_sdk_s3::config::Builder::from(&config).force_path_style(true).build();
-        Self { s3: aws_sdk_s3::Client::from_conf(s3), iam: aws_sdk_iam::Client::new(&config) }
+        Self {
+            s3: aws_sdk_s3::Client::from_conf(s3),
+            iam: aws_sdk_iam::Client::new(&config),
+            sts: aws_sdk_sts::Client::new(&config),
+            eks: aws_sdk_eks::Client::new(&config),
+        }
     }
 
     /// The app that has this environment, past every proxy of the store.

@@ -10,7 +10,11 @@ use serde_json::json;
 use super::account::Account;
 use super::aws_proxy::{Aws, Strictness};
 use super::operator::operator;
+use super::pods::Pods;
 use super::{REGION, Store};
+
+/// The EKS cluster and the role of its pods.
+pub(crate) const PODS: &str = "crash-pods";
 
 pub(crate) struct AwsBackend {
     store: Store,
@@ -46,6 +50,10 @@ impl AwsBackend {
 
     async fn app(&self, outputs: &Outputs) -> Result<Account, String> {
         match (outputs.get("AWS_ROLE_ARN"), outputs.get("AWS_WEB_IDENTITY_TOKEN")) {
+            (None, Some(token)) => {
+                let pod = Pods::named(PODS).pod_with(&self.account, token).await;
+                pod.ok_or_else(|| "there is no association".to_owned())
+            }
             (Some(role), Some(token)) => Account::with_token(&self.store, &self.store.url, (role, token)).await,
             _ => Ok(Account::of(&self.store, outputs)),
         }
@@ -85,6 +93,9 @@ impl Backend for AwsBackend {
         let mut found = self.account.inventory(id).await;
         if self.shows_roles {
             found.users.extend(self.account.roles_with(id).await);
+            let associations = Pods::named(PODS).associations_with(&self.account, id).await;
+            let as_user = |(name, settings)| (name, User { keys: Vec::new(), settings });
+            found.users.extend(associations.into_iter().map(as_user));
         }
         if self.shows_settings {
             for (name, bucket) in &mut found.buckets {
@@ -179,7 +190,7 @@ impl Account {
 
     /// Removes buckets with their objects and users with their keys, if they are there.
     pub(crate) async fn remove(&self, what: &Inventory) {
-        let Self { s3, iam } = self;
+        let Self { s3, iam, .. } = self;
         for bucket in what.buckets.keys() {
             for key in self.list(bucket).await.unwrap_or_default() {
                 s3.delete_object().bucket(bucket).key(key).send().await.unwrap();
@@ -187,6 +198,9 @@ impl Account {
             let _ = s3.delete_bucket().bucket(bucket).send().await;
         }
         for user in what.users.keys() {
+            if Pods::named(PODS).delete(self, user).await {
+                continue;
+            }
             if let Ok(policies) = iam.list_role_policies().role_name(user).send().await {
                 for policy in policies.policy_names {
                     iam.delete_role_policy().role_name(user).policy_name(policy).send().await.unwrap();

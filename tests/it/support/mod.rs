@@ -8,6 +8,7 @@ pub(crate) mod footprint;
 pub(crate) mod operator;
 pub(crate) mod other;
 pub(crate) mod owner_policy;
+pub(crate) mod pods;
 pub(crate) mod settings;
 pub(crate) mod shipped;
 pub(crate) mod terminal;

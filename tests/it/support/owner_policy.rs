@@ -13,6 +13,7 @@ pub(crate) const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json
 pub(crate) const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
 pub(crate) const SETTINGS: &str = include_str!("../../../docs/owner-iam-policy-settings.json");
 pub(crate) const KEYLESS: &str = include_str!("../../../docs/owner-iam-policy-keyless.json");
+pub(crate) const POD_IDENTITY: &str = include_str!("../../../docs/owner-iam-policy-pod-identity.json");
 pub(crate) const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
 pub(crate) const GO_PROVISIONER: &str = include_str!("../../../docs/owner-iam-policy-go-provisioner.json");
 pub(crate) const DOCTOR: &str = include_str!("../../../docs/owner-iam-policy-doctor.json");

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
 //! | `buckets` | the same of S3 |
+//! | `eks` | the calls of EKS |
 //! | `people` | credentials for people that hang on users |
 //! | `roles` | roles that trust the tokens of a cluster |
 //! | `policies` | policies with conditions, and with the paths of users |
 
 mod buckets;
+mod eks;
 mod people;
 mod policies;
 mod roles;
@@ -149,12 +151,15 @@ pub(super) struct AwsCall {
     /// The account that has to own the bucket.
     pub(super) expected_owner: Option<String>,
     pub(super) query: String,
+    /// The name of the EKS cluster that it is about.
+    pub(super) cluster: Option<String>,
     body: Bytes,
 }
 
 impl AwsCall {
     fn read(parts: &Parts, body: &Bytes) -> Self {
-        let bucket = parts.uri.path().split('/').nth(1).filter(|name| !name.is_empty()).map(str::to_owned);
+        let bucket = parts.uri.path().split('/').nth(1).filter(|name| !name.is_empty() && !eks::is_for(parts));
+        let bucket = bucket.map(str::to_owned);
         let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let authorization = header("authorization");
         // That of AWS has one endpoint for all regions of its partition.
@@ -174,6 +179,7 @@ impl AwsCall {
             key: object_of(parts.uri.path()),
             expected_owner: header("x-amz-expected-bucket-owner").map(str::to_owned),
             query: parts.uri.query().unwrap_or_default().to_owned(),
+            cluster: eks::is_for(parts).then(|| eks::cluster(parts)),
             body: body.clone(),
         }
     }
@@ -181,6 +187,12 @@ impl AwsCall {
     /// Whether its body has this text.
     pub(super) fn body_contains(&self, text: &str) -> bool {
         String::from_utf8_lossy(&self.body).contains(text)
+    }
+
+    /// A field of a request to EKS.
+    pub(super) fn field(&self, name: &str) -> Option<String> {
+        let body: Value = serde_json::from_slice(&self.body).ok()?;
+        body[name].as_str().map(str::to_owned)
     }
 
     /// A field of a request to IAM or STS.
@@ -221,6 +233,9 @@ const SUB_RESOURCES: [(&str, &str); 12] = [
 ];
 
 fn operation(parts: &Parts, body: &Bytes) -> String {
+    if eks::is_for(parts) {
+        return eks::operation(parts).to_owned();
+    }
     if let Some(action) = form_field(body, "Action") {
         return action;
     }

@@ -20,6 +20,7 @@ use provisioner_conformance::proxy::{Answer, Fault, respond};
 use serde_json::{Value, json};
 
 use super::AwsCall;
+use super::eks;
 use super::strict::{element, refuse};
 use crate::support::account::Account;
 
@@ -110,11 +111,25 @@ impl Policies {
             (known.documents.get(user)?.clone(), known.account.clone())
         };
         let operation = Operation::ALL.iter().find(|operation| operation.to_string() == call.operation)?;
-        let request = request(call, account).await?;
+        let of_pods = call.cluster.as_ref().map(|cluster| (cluster, account.clone()));
+        let request = match of_pods {
+            Some(_) => Request { resource: String::new(), context: BTreeMap::new() },
+            None => request(call, account).await?,
+        };
         let statements: Vec<_> = documents.values().flat_map(|one| one["Statement"].as_array().unwrap()).collect();
         let is_allowed = |action: &str| {
+            let of_pods = of_pods.as_ref().map(|(cluster, account)| Request {
+                resource: eks::resource(call, cluster, action, account),
+                context: [
+                    ("aws:PrincipalAccount", account.as_str()),
+                    ("iam:PassedToService", "pods.eks.amazonaws.com"),
+                ]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            });
+            let request = of_pods.as_ref().unwrap_or(&request);
             let matches =
-                |effect: &str| statements.iter().any(|it| it["Effect"] == effect && fits(it, action, &request));
+                |effect: &str| statements.iter().any(|it| it["Effect"] == effect && fits(it, action, request));
             matches("Allow") && !matches("Deny")
         };
         let all = operation.actions().split(" and ").all(is_allowed);
@@ -138,7 +153,9 @@ pub(crate) fn for_emulator(mut document: Value) -> Value {
         if actions.iter().any(|action| action == LAST_USED) {
             last_used = Some(json!({ "Effect": "Allow", "Action": LAST_USED, "Resource": "*" }));
         }
-        if actions.iter().any(|action| OF_DOCTOR.contains(&action.as_str())) {
+        // Nor which resource a call of EKS is about.
+        let is_of_eks = actions.iter().any(|action| action.starts_with("eks:") || action == "iam:PassRole");
+        if is_of_eks || actions.iter().any(|action| OF_DOCTOR.contains(&action.as_str())) {
             statement["Resource"] = "*".into();
         }
         let Some(resource) = statement["Resource"].as_str().map(str::to_owned) else { continue };

@@ -3,6 +3,7 @@
 //! Neither S3 nor IAM can list by tags, so the tags of each bucket of the account and of each user under the class's
 //! path are read.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use crate::class::target::{BucketRef, Target};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::store::Store;
-use crate::iam::{association, role, user};
+use crate::iam::association::Association;
+use crate::iam::{role, user};
 use crate::s3::bucket;
 use crate::s3::tagging;
 use crate::s3::tags::{self, Tags};
@@ -78,7 +80,7 @@ fn add(usage: &mut Usage, sizes: impl Iterator<Item = i64>) {
 pub(crate) async fn inventory(
     store: &Store,
     target: &Target<'_>,
-    provisioner: &str,
+    (provisioner, association): (&str, Option<&Association<'_>>),
     again: Option<&[TaggedResource]>,
 ) -> Result<Inventory, Error> {
     let names = |kind| again.map(|all| all.iter().filter(|one| one.kind == kind).map(|one| one.name.clone()).collect());
@@ -100,20 +102,13 @@ pub(crate) async fn inventory(
         (Some(roles), _) => roles,
         (None, Some(role)) => role::list(store, role.path).await?,
     };
-    let associations: Vec<String> = match &target.association {
+    let of = again.map(|all| {
+        let roles = all.iter().filter(|one| one.kind == ResourceKind::Role);
+        Vec::from_iter(roles.map(service_account).collect::<BTreeSet<_>>())
+    });
+    let associations: Vec<String> = match association {
         None => Vec::new(),
-        Some(spec) => match again {
-            None => association::list(store, spec, None).await?,
-            Some(all) => {
-                let mut ids = Vec::new();
-                for one in all.iter().filter(|one| one.kind == ResourceKind::Role) {
-                    let account = one.service_account.as_deref().unwrap_or_default();
-                    let of = [one.claim.namespace.as_str(), account];
-                    ids.extend(association::list(store, spec, Some(of)).await?);
-                }
-                ids
-            }
-        },
+        Some(association) => association.ids(of.as_deref()).await?,
     };
     let account = target.record.account.as_deref();
     let mut sorted = Sorted::default();
@@ -136,14 +131,19 @@ pub(crate) async fn inventory(
         (found.map_err(Error::from), name)
     };
     sorted.read(ResourceKind::Role, roles.into_iter().map(read)).await?;
-    if let Some(spec) = &target.association {
+    if let Some(association) = association {
         let read = async |id: String| {
-            let found = association::accesses(store, spec, provisioner, &id).await;
+            let found = association.accesses(&id).await;
             (found.map_err(Error::from), id)
         };
         sorted.read(ResourceKind::Role, associations.into_iter().map(read)).await?;
     }
     Ok(sorted.end())
+}
+
+/// Namespace and name.
+fn service_account(of: &TaggedResource) -> [&str; 2] {
+    [of.claim.namespace.as_str(), of.service_account.as_deref().unwrap_or_default()]
 }
 
 /// The tags; `None` if the bucket or user no longer exists.

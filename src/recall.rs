@@ -6,7 +6,7 @@ use crate::class::names::USER_MAX;
 use crate::class::target::Target;
 use crate::client::error::Error;
 use crate::client::store::Store;
-use crate::iam::association::{self, Associations};
+use crate::iam::association::Association;
 use crate::iam::{role, user};
 use crate::s3::tagging;
 use crate::s3::tags::{self, Tags};
@@ -18,7 +18,7 @@ use bucket_provisioner::store::{ClaimId, Mode, Recalled, names};
 pub(crate) async fn recall(
     store: &Store,
     target: &Target<'_>,
-    associations: &Associations,
+    association: Option<&Association<'_>>,
 ) -> Result<Option<Recalled>, Error> {
     let claim = match target.record.plan.mode {
         Mode::Created => claimant(&tagging::read(store, target.bucket_ref()).await?),
@@ -28,9 +28,9 @@ pub(crate) async fn recall(
     // Nor has it a user of the claim's own.
     let claim = match claim {
         None if target.record.plan.mode == Mode::Granted => {
-            let has_access = match (&target.role, &target.association) {
+            let has_access = match (&target.role, association) {
                 (Some(role), _) => role::has_policy(store, role).await?,
-                (None, Some(spec)) => association::has_statements(associations, store, spec).await?,
+                (None, Some(association)) => association.has_statements().await?,
                 (None, None) => false,
             };
             has_access.then(|| (target.record.claim.clone(), None))

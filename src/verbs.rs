@@ -24,10 +24,10 @@ use crate::client::store::Store;
 use crate::client::sts;
 use crate::doctor;
 use crate::doctor::Asked;
-use crate::iam::association::Associations;
+use crate::iam::association::{Association, Associations};
 use crate::iam::revoke::Ended;
 use crate::iam::user::UserSteps;
-use crate::iam::{association, policy, probe, revoke, role, upkeep, user, web_identity};
+use crate::iam::{policy, probe, revoke, role, upkeep, user, web_identity};
 use crate::inventory;
 use crate::progress::Unfinished;
 use crate::reasons;
@@ -165,6 +165,12 @@ impl AwsProvisioner {
         Ok(Access::Missing)
     }
 
+    /// The association of the claim's ServiceAccount, if its apps have access by one.
+    fn association<'a>(&'a self, store: &'a Store, target: &'a Target<'a>) -> Option<Association<'a>> {
+        let spec = target.association.as_ref()?;
+        Some(Association { all: &self.associations, store, target, spec, provisioner: &self.name })
+    }
+
     /// What `grant` returns if the access of the claim's ServiceAccount was granted, or could not be.
     fn without_keys(&self, record: &Record, granted: Result<(), Error>) -> Result<AppCredentials, CreateError<Error>> {
         if granted.as_ref().err().is_none_or(|error| error.class() == FailureClass::Terminal) {
@@ -259,7 +265,7 @@ impl Provisioner for AwsProvisioner {
 
     async fn recall(&self, call: &Call<'_, Self>) -> Result<Option<Recalled>, Error> {
         let (store, target) = self.reach(call).await?;
-        recall::recall(&store, &target, &self.associations).await
+        recall::recall(&store, &target, self.association(&store, &target).as_ref()).await
     }
 
     async fn examine(&self, call: &Call<'_, Self>) -> Vec<Finding> {
@@ -280,7 +286,8 @@ impl Provisioner for AwsProvisioner {
         again: Option<&[TaggedResource]>,
     ) -> Result<Option<Inventory>, Error> {
         let (store, target) = self.reach(call).await?;
-        inventory::inventory(&store, &target, &self.name, again).await.map(Some)
+        let association = self.association(&store, &target);
+        inventory::inventory(&store, &target, (&self.name, association.as_ref()), again).await.map(Some)
     }
 
     /// If nothing speaks against the bucket: a refused one would leave a user behind, until the claim is deleted.
@@ -320,10 +327,9 @@ impl Provisioner for AwsProvisioner {
             let granted = role::grant(&store, &target, role, &tags).await;
             return self.without_keys(call.record, granted);
         }
-        if let Some(spec) = &target.association {
-            let tags = tags::of_role(&self.name, call.record, spec.service_account);
-            let granted = association::grant(&self.associations, &store, &target, spec, &tags).await;
-            return self.without_keys(call.record, granted);
+        if let Some(association) = self.association(&store, &target) {
+            let tags = tags::of_role(&self.name, call.record, association.spec.service_account);
+            return self.without_keys(call.record, association.grant(&tags).await);
         }
         let Some(user) = target.user else {
             self.forget_progress(call.record);
@@ -358,9 +364,15 @@ impl Provisioner for AwsProvisioner {
                     Err(refused) => return Ok(refused),
                 }
             }
-            (None, Some(spec)) => {
-                let Some(owner) = call.owner else { return Ok(Probe::NotYet("no session".to_owned())) };
-                association::assume(&*self.clients.store(owner, &target).await, &target, spec).await?
+            (None, Some(_)) => {
+                let none = || Probe::NotYet("no session".to_owned());
+                let Some(owner) = call.owner else { return Ok(none()) };
+                let store = self.clients.store(owner, &target).await;
+                let Some(association) = self.association(&store, &target) else { return Ok(none()) };
+                match association.session().await? {
+                    Ok(session) => session,
+                    Err(not_yet) => return Ok(not_yet),
+                }
             }
         };
         let app = self.clients.app(&StaticKeys::from(&keys), &target);
@@ -388,7 +400,7 @@ impl Provisioner for AwsProvisioner {
     async fn check(&self, call: &Call<'_, Self>, keys: &[&str]) -> Result<Checkup, Error> {
         let (store, target) = self.reach(call).await?;
         self.forget_progress(call.record);
-        upkeep::check(&store, &target, (&self.name, &self.associations), keys).await
+        upkeep::check(&store, &target, (&self.name, self.association(&store, &target).as_ref()), keys).await
     }
 
     async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, Error> {
@@ -397,8 +409,8 @@ impl Provisioner for AwsProvisioner {
         if let Some(role) = &target.role {
             return role::revoke(&store, &target, role, || call.end_access()).await;
         }
-        if let Some(spec) = &target.association {
-            return association::revoke(&self.associations, &store, spec, || call.end_access()).await;
+        if let Some(association) = self.association(&store, &target) {
+            return association.revoke(|| call.end_access()).await;
         }
         match (self.find_access(&store, &target, call.present).await?, target.user) {
             (Access::Found(found), Some(user)) => {

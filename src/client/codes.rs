@@ -37,9 +37,8 @@ impl From<CallError> for Error {
 }
 
 fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>, region: Option<String>) -> Error {
-    if let (Operation::AssumeRole, Resource::Role(_), 403) = (call.operation, &call.resource, status)
-        && !is_about_credentials(&code)
-        && !is_throttling(&code)
+    if let (Operation::AssumeRole, Resource::Role(_), true) =
+        (call.operation, &call.resource, is_refusal(status, &code))
     {
         let shown = [Some(code).filter(|code| code != "AccessDenied"), message].into_iter().flatten();
         let message = Some(shown.collect::<Vec<_>>().join(": "));
@@ -48,7 +47,7 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
     if code == "AccessDenied" {
         return Error::AccessDenied { call, message };
     }
-    if status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
+    if is_refusal(status, &code) {
         // It may be about the account, such as "NotSignedUp" or "AllAccessDisabled", and not about a permission.
         let code = Some(code).filter(|code| *code != status.to_string());
         let shown = [code, message].into_iter().flatten().collect::<Vec<_>>().join(": ");
@@ -127,10 +126,19 @@ impl CallError {
         matches!(self.cause, Cause::NoAnswer(_) | Cause::NotReached(_)) || matches!(self.status(), 500 | 502..=504)
     }
 
+    /// Whether the caller is known and may not do this.
+    pub(crate) fn is_refusal(&self) -> bool {
+        is_refusal(self.status(), self.code())
+    }
+
     /// Whether the account has no room for more of this kind.
     pub(crate) fn is_about_quota(&self) -> bool {
         is_about_quota(self.code())
     }
+}
+
+fn is_refusal(status: u16, code: &str) -> bool {
+    status == 403 && !is_about_credentials(code) && !is_throttling(code)
 }
 
 fn is_about_quota(code: &str) -> bool {

@@ -58,13 +58,11 @@ pub enum Error {
     )]
     RoleFull { service_account: String },
     /// The association of the ServiceAccount exists and is not the operator's.
-    #[error(
-        "ServiceAccount {service_account:?} has a Pod Identity association that the operator has not made, and a ServiceAccount can have only one: delete that association, or use another ServiceAccount for this claim"
-    )]
-    AssociationTaken { service_account: String },
+    #[error("ServiceAccount {service_account:?} has a Pod Identity association that {}", .problem.sentence())]
+    AssociationTaken { service_account: String, problem: AssociationProblem },
     /// The policy of an association has a limit.
     #[error(
-        "the Pod Identity association of ServiceAccount {service_account:?} has no room for one more claim, because EKS limits its policy to 2,048 characters: use another ServiceAccount for this claim, or delete claims that nobody needs"
+        "the Pod Identity association of ServiceAccount {service_account:?} has no room for one more claim, because AWS limits the length of its policy: use another ServiceAccount for this claim, or delete claims that nobody needs"
     )]
     AssociationFull { service_account: String },
     /// The role of pods cannot be assumed.
@@ -123,8 +121,8 @@ pub enum Error {
     /// Something else is changing the same resource.
     #[error("{resource} cannot be changed now ({code} in {operation}); retrying{}", aws_message(.message))]
     StoreBusy { operation: Operation, resource: Resource, code: String, message: Option<String> },
-    /// IAM does not show a recent write yet.
-    #[error("IAM does not show {resource} yet ({operation}); retrying")]
+    /// The store does not show a recent write yet.
+    #[error("{} does not show {resource} yet ({operation}); retrying", .operation.service().title())]
     NotVisibleYet { operation: Operation, resource: Resource },
     /// The account has reached a quota.
     #[error("the AWS account has reached a quota ({code} in {operation} on {resource}): {}{}", more_room(*.operation), aws_message(.message))]
@@ -271,6 +269,43 @@ impl TakenBy {
             }
             Self::Unknown => {
                 "already exists and does not belong to this claim: choose another name, or ask an admin for a StorageClass with this bucketName"
+            }
+        }
+    }
+}
+
+/// Why a claim cannot have access by an association.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssociationProblem {
+    /// Nothing proves that the operator has made it.
+    NotOurs,
+    /// It was made for another Kubernetes cluster.
+    OtherCluster,
+    /// Other claims have access by it, with another role than that of the claim's class.
+    OtherRole,
+    /// Somebody has added a target role.
+    TargetRole,
+    /// Its policy cannot be read.
+    Unreadable,
+}
+
+impl AssociationProblem {
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::NotOurs => {
+                "this operator has not made, and a ServiceAccount can have only one: delete that association, or use another ServiceAccount for this claim"
+            }
+            Self::OtherCluster => {
+                "was made for the pods of another Kubernetes cluster: use a StorageClass whose eksCluster is the cluster of this claim"
+            }
+            Self::OtherRole => {
+                "gives another role than podRole of this claim's StorageClass, and other claims have access by it: use another ServiceAccount for this claim, or a StorageClass with the podRole of those claims"
+            }
+            Self::TargetRole => {
+                "has a target role (targetRoleArn), which the operator has not set: remove the target role, or use another ServiceAccount for this claim"
+            }
+            Self::Unreadable => {
+                "has a policy that cannot be read: delete the association, and the operator makes it again for all its claims"
             }
         }
     }

@@ -89,8 +89,8 @@ async fn of_agent(Examined { store, .. }: &Examined<'_>, eks: &eks::Client, spec
 /// Whether the operator can try what pods can do.
 async fn of_role(Examined { store, target, .. }: &Examined<'_>, spec: &AssociationSpec<'_>) -> Finding {
     let about = Finding::about(ROLE);
-    match association::assume(store, target, spec).await {
-        Ok(_) => about.good("the provisioning credentials can assume podRole, to try the access of claims"),
+    match association::try_role(store, target, spec).await {
+        Ok(()) => about.good("the provisioning credentials can assume podRole, to try the access of claims"),
         Err(error @ Error::PodRoleRefused { .. }) => about.failed(&error).with_remedy(
             "allow the provisioning credentials sts:AssumeRole on the role, and name them in its trust policy (docs/keyless.md)",
         ),

@@ -2,392 +2,322 @@
 //! its claims by the policy of the association ("EKS Pod Identity associations", EKS user guide).
 //!
 //! EKS cannot change a policy on the condition that it is still the one that was read. So the claims of a ServiceAccount change
-//! their association one after another; only one operator of a cluster changes anything.
+//! their association one after another, and only one operator changes anything. A call of an operator that was stopped may still
+//! arrive after those of the next one, with a policy as it was: checks restore what a claim loses by that. Statements of a claim
+//! that was deleted meanwhile are found by `orphans`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use aws_sdk_eks as eks;
-use aws_sdk_eks::types::PodIdentityAssociation;
 use aws_smithy_types::DateTime;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 
 use crate::class::target::{AssociationSpec, Target};
 use crate::client::call::{CallError, Operation, Resource};
-use crate::client::error::Error;
+use crate::client::error::{AssociationProblem, Error};
 use crate::client::store::Store;
+use crate::iam::eks::{self, Found};
 use crate::iam::session_policy::SessionPolicy;
 use crate::s3::tags::{self, Tags};
-use bucket_provisioner::store::{AccessRemoval, AppCredentials, Checkup, ClaimId, ResourceKind, TaggedResource};
+use bucket_provisioner::store::{
+    AccessRemoval, AppCredentials, Checkup, ClaimId, Probe, ResourceKind, TaggedResource, rate_wait,
+};
 
 /// How long the session with which access is tried is valid, in seconds: the shortest that STS grants.
 const LENGTH: i32 = 900;
 /// CloudTrail shows it.
 const NAME: &str = "aws-s3-provisioner-probe";
 
-/// The locks of associations, with the time of the last change of each, by EKS's clock.
-#[derive(Debug, Default)]
-pub(crate) struct Associations(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<DateTime>>>>>);
+/// How long a claim waits for others that change the same association. It is tried again later.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For how long EKS may show an association as it was before a change.
+const LAG: Duration = Duration::from_secs(300);
 
-type Locked = OwnedMutexGuard<Option<DateTime>>;
+/// The time of the last change of an association: by EKS's clock, and by this process's.
+type Last = Option<(DateTime, Instant)>;
+
+/// The locks of associations.
+#[derive(Debug, Default)]
+pub(crate) struct Associations(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Last>>>>);
 
 impl Associations {
-    async fn lock(&self, spec: &AssociationSpec<'_>) -> Locked {
+    async fn lock(&self, spec: &AssociationSpec<'_>) -> Result<OwnedMutexGuard<Last>, Error> {
         let key = [spec.cluster.as_str(), spec.namespace, spec.service_account].join(" ");
-        let lock = Arc::clone(self.0.lock().entry(key).or_default());
-        lock.lock_owned().await
+        let lock = {
+            let mut all = self.0.lock();
+            all.retain(|_, lock| Arc::strong_count(lock) > 1 || lock.try_lock().is_ok_and(|last| is_recent(&last)));
+            Arc::clone(all.entry(key).or_default())
+        };
+        // Calls of others are not those of a slow store.
+        let locked = rate_wait::wait(tokio::time::timeout(PATIENCE, lock.lock_owned())).await;
+        locked.map_err(|_| {
+            let (operation, resource) =
+                (Operation::UpdatePodIdentityAssociation, Resource::association(spec.service_account));
+            let code = "other claims are changing it".to_owned();
+            Error::StoreBusy { operation, resource, code, message: None }.without_side_effects()
+        })
     }
 }
 
-/// Creates the association, or adds the claim to the one of the ServiceAccount's other claims.
-pub(crate) async fn grant(
-    all: &Associations,
-    store: &Store,
-    target: &Target<'_>,
-    spec: &AssociationSpec<'_>,
-    tags: &Tags,
-) -> Result<(), Error> {
-    require_same_account(target, spec)?;
-    let mut last = all.lock(spec).await;
-    match find(store, spec, &last).await? {
-        None => create(store, target, spec, tags, &mut last).await,
-        Some(found) if found.is_ours(spec) => change(store, target, spec, &found, &mut last).await.map(drop),
-        Some(_) => {
-            let service_account = spec.service_account.to_owned();
-            Err(Error::AssociationTaken { service_account }.without_side_effects())
+fn is_recent(last: &Last) -> bool {
+    last.is_some_and(|(_, at)| at.elapsed() < LAG)
+}
+
+/// The association of a claim's ServiceAccount, and what is needed to read and change it.
+pub(crate) struct Association<'a> {
+    pub(crate) all: &'a Associations,
+    pub(crate) store: &'a Store,
+    pub(crate) target: &'a Target<'a>,
+    pub(crate) spec: &'a AssociationSpec<'a>,
+    /// Name of the provisioner.
+    pub(crate) provisioner: &'a str,
+}
+
+impl Association<'_> {
+    /// Creates the association, or adds the claim to the one of the ServiceAccount's other claims.
+    pub(crate) async fn grant(&self, tags: &Tags) -> Result<(), Error> {
+        self.require_same_account()?;
+        let mut last = self.all.lock(self.spec).await?;
+        if let Some(found) = self.find(&last).await? {
+            let policy = self.usable_policy(&found)?;
+            return self.change(&found, policy, &mut last).await.map(drop);
+        }
+        let policy = SessionPolicy::of(self.target, &self.spec.uid);
+        self.require_room(&policy)?;
+        let created = eks::create(self.store, self.spec, &policy, tags).await?;
+        note(&mut last, created);
+        Ok(())
+    }
+
+    /// EKS gives pods only roles of the cluster's account.
+    fn require_same_account(&self) -> Result<(), Error> {
+        match self.target.record.account.as_deref() {
+            Some(account) if account != self.spec.cluster.account() => {
+                Err(Error::ClusterElsewhere.without_side_effects())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn usable_policy<'f>(&self, found: &'f Found) -> Result<&'f SessionPolicy, Error> {
+        let policy = found.usable_policy(self.spec, (self.provisioner, self.target.record.cluster.as_deref()));
+        policy.map_err(|problem| self.unusable(problem))
+    }
+
+    fn unusable(&self, problem: AssociationProblem) -> Error {
+        let service_account = self.spec.service_account.to_owned();
+        Error::AssociationTaken { service_account, problem }.without_side_effects()
+    }
+
+    fn require_room(&self, policy: &SessionPolicy) -> Result<(), Error> {
+        if !policy.is_too_long() {
+            return Ok(());
+        }
+        let service_account = self.spec.service_account.to_owned();
+        Err(Error::AssociationFull { service_account }.without_side_effects())
+    }
+
+    /// Writes what differs from what the claim has now, and returns whether something did.
+    async fn change(&self, found: &Found, present: &SessionPolicy, last: &mut Last) -> Result<bool, Error> {
+        let wanted = present.clone().with(self.target, &self.spec.uid);
+        if wanted.is_same(present) && found.gives(self.spec.role) {
+            return Ok(false);
+        }
+        self.require_room(&wanted)?;
+        note(last, eks::update(self.store, self.spec, found, (&wanted, Some(self.spec.role))).await?);
+        Ok(true)
+    }
+
+    /// Writes the statements of a claim whose access was edited. Returns whether they were written: not if nothing proves that
+    /// the association is the operator's.
+    pub(crate) async fn change_policy(&self) -> Result<bool, Error> {
+        self.require_same_account()?;
+        let mut last = self.all.lock(self.spec).await?;
+        let Some(found) = self.find(&last).await? else { return Ok(false) };
+        if !found.is_ours(self.spec, self.provisioner) {
+            return Ok(false);
+        }
+        let policy = self.usable_policy(&found)?;
+        self.change(&found, policy, &mut last).await.map(|_| true)
+    }
+
+    /// Compares the association with what was created, and repairs it. `applied`: it was changed just now, and EKS could show what
+    /// it was before.
+    pub(crate) async fn check(&self, checkup: &mut Checkup, applied: bool) -> Result<(), Error> {
+        self.require_same_account()?;
+        if applied {
+            return Ok(());
+        }
+        let mut last = self.all.lock(self.spec).await?;
+        let Some(found) = self.find(&last).await? else {
+            checkup.keys_lost = true;
+            return Ok(());
+        };
+        let policy = self.usable_policy(&found)?;
+        // Without statements nothing proves that the claim ever had access.
+        if !found.has_claim(self.spec) {
+            checkup.keys_lost = true;
+            return Ok(());
+        }
+        if self.change(&found, policy, &mut last).await? {
+            let account = self.spec.service_account;
+            let what =
+                format!("the Pod Identity association of ServiceAccount {account:?} had been changed; it was restored");
+            checkup.repaired.push(what);
+        }
+        Ok(())
+    }
+
+    /// Deletes the statements of the claim, and the association with the last of them. `ended` is called when pods get no new
+    /// session for the bucket; those that they have end by themselves.
+    pub(crate) async fn revoke(&self, ended: impl FnOnce()) -> Result<AccessRemoval, Error> {
+        let account = self.spec.service_account;
+        let left = |why| {
+            let what = format!("the Pod Identity association of ServiceAccount {account:?} was left in place: {why}");
+            Ok(AccessRemoval::LeftInPlace(what))
+        };
+        // None was made there.
+        if self.require_same_account().is_err() {
+            ended();
+            return Ok(AccessRemoval::NotFound);
+        }
+        let mut last = self.all.lock(self.spec).await?;
+        let Some(found) = self.find(&last).await? else {
+            ended();
+            return Ok(AccessRemoval::NotFound);
+        };
+        let Some(policy) = found.policy.clone().filter(|_| found.is_ours(self.spec, self.provisioner)) else {
+            ended();
+            return left("neither its tags nor its policy show that it is the operator's");
+        };
+        let had_statements = found.has_claim(self.spec);
+        let rest = policy.without(&self.spec.uid);
+        if rest.is_empty() {
+            eks::delete(self.store, self.spec, &found).await?;
+            self.store.freed(Operation::DeletePodIdentityAssociation);
+        } else if had_statements {
+            // The role may be one that other claims need.
+            note(&mut last, eks::update(self.store, self.spec, &found, (&rest, None)).await?);
+        }
+        ended();
+        match rest.uids().is_empty() && !rest.is_empty() {
+            true => left("somebody has added statements to its policy"),
+            false => Ok(if had_statements { AccessRemoval::Deleted } else { AccessRemoval::NotFound }),
+        }
+    }
+
+    /// Whether the claim has statements in the policy of its ServiceAccount's association.
+    pub(crate) async fn has_statements(&self) -> Result<bool, Error> {
+        self.require_same_account()?;
+        let last = self.all.lock(self.spec).await?;
+        Ok(self.find(&last).await?.is_some_and(|found| found.has_claim(self.spec)))
+    }
+
+    /// A session of the role with the policy of the association, as pods get one; `Err` within `Ok`: they do not get it yet. Only
+    /// EKS can assume the role for them.
+    pub(crate) async fn session(&self) -> Result<Result<AppCredentials, Probe>, Error> {
+        self.require_same_account()?;
+        let not_yet = |why: &str| Ok(Err(Probe::NotYet(why.to_owned())));
+        let Some(found) = self.find(&None).await? else { return not_yet("EKS does not show the association yet") };
+        let policy = self.usable_policy(&found)?;
+        let wanted = policy.clone().with(self.target, &self.spec.uid);
+        if !wanted.is_same(policy) || !found.gives(self.spec.role) {
+            return not_yet("EKS does not show the last change of the association yet");
+        }
+        assume(self.store, self.spec, &found.text).await.map(Ok)
+    }
+
+    /// Ids of all associations of the cluster, or of those of some ServiceAccounts (their namespaces and names).
+    pub(crate) async fn ids(&self, of: Option<&[[&str; 2]]>) -> Result<Vec<String>, Error> {
+        self.require_same_account()?;
+        let Some(of) = of else { return self.list(None).await };
+        let mut ids = Vec::new();
+        for one in of {
+            ids.extend(self.list(Some(*one)).await?);
+        }
+        Ok(ids)
+    }
+
+    /// The access that claims have by an association of the cluster that this provisioner has made.
+    pub(crate) async fn accesses(&self, id: &str) -> Result<Vec<TaggedResource>, CallError> {
+        let Some(found) = eks::describe(self.store, self.spec, id).await? else { return Ok(Vec::new()) };
+        let (Some(namespace), Some(account)) = (found.tag(tags::CLAIM_NAMESPACE), found.tag(tags::SERVICE_ACCOUNT))
+        else {
+            return Ok(Vec::new());
+        };
+        if found.tag(tags::MANAGED_BY) != Some(self.provisioner) {
+            return Ok(Vec::new());
+        }
+        let role = found.role.rsplit('/').next().unwrap_or_default();
+        let uids = found.policy.as_ref().map(SessionPolicy::uids).unwrap_or_default();
+        let claims = uids.into_iter().map(|uid| {
+            // The policy has no room for names.
+            let claim = ClaimId { namespace: namespace.to_owned(), name: uid.clone(), uid };
+            let cluster = found.tag(tags::CLUSTER_UID).map(str::to_owned);
+            TaggedResource::new(ResourceKind::Role, role, claim, cluster).with_service_account(account)
+        });
+        Ok(claims.collect())
+    }
+
+    /// Finds the association of the ServiceAccount, which has one at most.
+    async fn find(&self, last: &Last) -> Result<Option<Found>, Error> {
+        let (store, spec) = (self.store, self.spec);
+        let listed = self.list(Some([spec.namespace, spec.service_account])).await?;
+        let Some(id) = listed.into_iter().next() else { return Ok(None) };
+        let found = eks::describe(store, spec, &id).await?;
+        // Another claim's statements would be lost that were written since.
+        let shown = found.as_ref().and_then(|found| found.modified_at);
+        if shown.zip(*last).is_some_and(|(shown, (last, _))| shown < last) {
+            let (operation, resource) =
+                (Operation::DescribePodIdentityAssociation, Resource::association(spec.service_account));
+            return Err(Error::NotVisibleYet { operation, resource });
+        }
+        Ok(found)
+    }
+
+    /// A cluster that was deleted has none. If it is not known whose account was asked, that proves nothing.
+    async fn list(&self, of: Option<[&str; 2]>) -> Result<Vec<String>, Error> {
+        match eks::list(self.store, self.spec, of).await {
+            Err(error) if error.code() == eks::NOT_FOUND && self.target.record.account.is_some() => Ok(Vec::new()),
+            answer => Ok(answer?),
         }
     }
 }
 
-/// EKS gives pods only roles of the cluster's account.
-fn require_same_account(target: &Target<'_>, spec: &AssociationSpec<'_>) -> Result<(), Error> {
-    match target.record.account.as_deref() {
-        Some(account) if account != spec.cluster.account() => Err(Error::ClusterElsewhere.without_side_effects()),
-        _ => Ok(()),
+fn note(last: &mut Last, changed: Option<DateTime>) {
+    if let Some(at) = changed {
+        *last = Some((at, Instant::now()));
     }
 }
 
-/// Writes the statements of a claim whose access was edited. Returns whether they were written: not if nothing proves that the
-/// association is the operator's.
-pub(crate) async fn change_policy(
-    all: &Associations,
-    store: &Store,
-    target: &Target<'_>,
-    spec: &AssociationSpec<'_>,
-) -> Result<bool, Error> {
-    require_same_account(target, spec)?;
-    let mut last = all.lock(spec).await;
-    let found = find(store, spec, &last).await?;
-    let Some(found) = found.filter(|found| found.is_ours(spec)) else { return Ok(false) };
-    change(store, target, spec, &found, &mut last).await.map(|_| true)
-}
-
-/// Compares the association with what was created, and repairs it.
-pub(crate) async fn check(
-    all: &Associations,
-    store: &Store,
-    target: &Target<'_>,
-    spec: &AssociationSpec<'_>,
-    (checkup, applied): (&mut Checkup, bool),
-) -> Result<(), Error> {
-    require_same_account(target, spec)?;
-    // It was read just now, and could show what it was before.
-    if applied {
-        return Ok(());
-    }
-    let mut last = all.lock(spec).await;
-    let Some(found) = find(store, spec, &last).await? else {
-        checkup.keys_lost = true;
-        return Ok(());
-    };
-    if !found.is_ours(spec) {
-        return Err(Error::AssociationTaken { service_account: spec.service_account.to_owned() });
-    }
-    // Without statements nothing proves that the claim ever had access.
-    if !found.policy.as_ref().is_some_and(|policy| policy.has(&spec.uid)) {
-        checkup.keys_lost = true;
-        return Ok(());
-    }
-    if change(store, target, spec, &found, &mut last).await? {
-        let account = spec.service_account;
-        let what =
-            format!("the Pod Identity association of ServiceAccount {account:?} had been changed; it was restored");
-        checkup.repaired.push(what);
-    }
-    Ok(())
-}
-
-/// Deletes the statements of the claim, and the association with the last of them. `ended` is called when pods get no new
-/// session for the bucket; those that they have end by themselves.
-pub(crate) async fn revoke(
-    all: &Associations,
-    store: &Store,
-    spec: &AssociationSpec<'_>,
-    ended: impl FnOnce(),
-) -> Result<AccessRemoval, Error> {
-    let account = spec.service_account;
-    let left = |why| {
-        let what = format!("the Pod Identity association of ServiceAccount {account:?} was left in place: {why}");
-        Ok(AccessRemoval::LeftInPlace(what))
-    };
-    let mut last = all.lock(spec).await;
-    let Some(found) = find(store, spec, &last).await? else {
-        ended();
-        return Ok(AccessRemoval::NotFound);
-    };
-    let Some(policy) = found.policy.clone().filter(|_| found.is_ours(spec)) else {
-        ended();
-        return left("neither its tags nor its policy show that it is the operator's");
-    };
-    let had_statements = policy.has(&spec.uid);
-    let rest = policy.without(&spec.uid);
-    if rest.is_empty() {
-        delete(store, spec, &found).await?;
-        store.freed(Operation::DeletePodIdentityAssociation);
-    } else if had_statements {
-        update(store, spec, &found, &rest, &mut last).await?;
-    }
-    ended();
-    match rest.uids().is_empty() && !rest.is_empty() {
-        true => left("somebody has added statements to its policy"),
-        false => Ok(if had_statements { AccessRemoval::Deleted } else { AccessRemoval::NotFound }),
-    }
-}
-
-/// Whether the claim has statements in the policy of its ServiceAccount's association.
-pub(crate) async fn has_statements(
-    all: &Associations,
-    store: &Store,
-    spec: &AssociationSpec<'_>,
-) -> Result<bool, Error> {
-    let last = all.lock(spec).await;
-    let found = find(store, spec, &last).await?;
-    Ok(found.and_then(|found| found.policy).is_some_and(|policy| policy.has(&spec.uid)))
-}
-
-/// A session of the role with what the policy gives to the claim, as pods get one. Only EKS can assume the role for them.
-pub(crate) async fn assume(
-    store: &Store,
-    target: &Target<'_>,
-    spec: &AssociationSpec<'_>,
-) -> Result<AppCredentials, Error> {
+/// A session of the role with this policy.
+async fn assume(store: &Store, spec: &AssociationSpec<'_>, policy: &str) -> Result<AppCredentials, Error> {
     let resource = || Resource::role(spec.role);
     let Some(sts) = &store.sts else { return Err(store.unreadable(Operation::AssumeRole, resource()).into()) };
-    let policy = SessionPolicy::of(target, &spec.uid).text();
     let request = sts.assume_role().role_arn(spec.role).role_session_name(NAME).duration_seconds(LENGTH).policy(policy);
-    let answer = store.call(Operation::AssumeRole, resource(), || request.clone().send()).await.map_err(refused)?;
+    let answer = store.call(Operation::AssumeRole, resource(), || request.clone().send()).await;
+    let answer = answer.map_err(|error| refused(spec, error))?;
     let keys = answer.credentials.ok_or_else(|| store.unreadable(Operation::AssumeRole, resource()))?;
     let session = AppCredentials::new(keys.access_key_id, keys.secret_access_key.into());
     Ok(session.with_session_token(keys.session_token.into()))
 }
 
-fn refused(error: CallError) -> Error {
+/// Whether the role can be assumed, with what a policy would give to the claim.
+pub(crate) async fn try_role(store: &Store, target: &Target<'_>, spec: &AssociationSpec<'_>) -> Result<(), Error> {
+    assume(store, spec, &SessionPolicy::of(target, &spec.uid).text()).await.map(drop)
+}
+
+fn refused(spec: &AssociationSpec<'_>, error: CallError) -> Error {
     match error.code() {
-        "AccessDenied" => {
+        // STS compresses policies, and that can take more than EKS allows ("AssumeRole", STS API reference).
+        "PackedPolicyTooLarge" => Error::AssociationFull { service_account: spec.service_account.to_owned() },
+        _ if error.is_refusal() => {
             let message = error.message().map(str::to_owned);
             Error::PodRoleRefused { identity: error.call.identity, message }
         }
         _ => error.into(),
     }
-}
-
-/// The access that claims of this provisioner have by an association of the cluster, by its id.
-pub(crate) async fn accesses(
-    store: &Store,
-    spec: &AssociationSpec<'_>,
-    provisioner: &str,
-    id: &str,
-) -> Result<Vec<TaggedResource>, CallError> {
-    let Some(found) = describe(store, spec, id).await? else { return Ok(Vec::new()) };
-    let tag = |key| tags::value(&found.tags, key);
-    let (Some(namespace), Some(account)) = (tag(tags::CLAIM_NAMESPACE), tag(tags::SERVICE_ACCOUNT)) else {
-        return Ok(Vec::new());
-    };
-    if tag(tags::MANAGED_BY) != Some(provisioner) {
-        return Ok(Vec::new());
-    }
-    let role = found.role.rsplit('/').next().unwrap_or_default();
-    let uids = found.policy.as_ref().map(SessionPolicy::uids).unwrap_or_default();
-    let claims = uids.into_iter().map(|uid| {
-        // The policy has no room for names.
-        let claim = ClaimId { namespace: namespace.to_owned(), name: uid.clone(), uid };
-        let cluster = tag(tags::CLUSTER_UID).map(str::to_owned);
-        TaggedResource::new(ResourceKind::Role, role, claim, cluster).with_service_account(account)
-    });
-    Ok(claims.collect())
-}
-
-/// Ids of all associations of the cluster, or of those of one ServiceAccount (its namespace and its name).
-pub(crate) async fn list(
-    store: &Store,
-    spec: &AssociationSpec<'_>,
-    of: Option<[&str; 2]>,
-) -> Result<Vec<String>, CallError> {
-    let (operation, resource) = (Operation::ListPodIdentityAssociations, Resource::association(spec.service_account));
-    let eks = client(store, operation, &resource)?;
-    let list = || {
-        let call = eks.list_pod_identity_associations().cluster_name(spec.cluster.name());
-        let call = call.set_namespace(of.map(|[namespace, _]| namespace.to_owned()));
-        let call = call.set_service_account(of.map(|[_, account]| account.to_owned()));
-        call.into_paginator().items().send().collect::<Result<Vec<_>, _>>()
-    };
-    let found = store.call(operation, resource, list).await?;
-    Ok(found.into_iter().filter_map(|association| association.association_id).collect())
-}
-
-/// What DescribePodIdentityAssociation returns.
-struct Found {
-    id: String,
-    role: String,
-    has_session_tags: bool,
-    has_target_role: bool,
-    /// `None`: it cannot be read.
-    policy: Option<SessionPolicy>,
-    tags: Tags,
-    modified_at: Option<DateTime>,
-}
-
-impl Found {
-    fn of(id: &str, association: PodIdentityAssociation) -> Self {
-        Self {
-            id: id.to_owned(),
-            role: association.role_arn.unwrap_or_default(),
-            has_session_tags: association.disable_session_tags != Some(true),
-            has_target_role: association.target_role_arn.is_some_and(|arn| !arn.is_empty()),
-            policy: SessionPolicy::read(association.policy.as_deref()),
-            tags: association.tags.unwrap_or_default().into_iter().collect(),
-            modified_at: association.modified_at,
-        }
-    }
-
-    /// Whether its tags, or statements of the claim, prove that the operator has made it.
-    fn is_ours(&self, spec: &AssociationSpec<'_>) -> bool {
-        let is_tagged = tags::value(&self.tags, tags::CLAIM_NAMESPACE) == Some(spec.namespace)
-            && tags::value(&self.tags, tags::SERVICE_ACCOUNT) == Some(spec.service_account);
-        is_tagged || self.policy.as_ref().is_some_and(|policy| policy.has(&spec.uid))
-    }
-}
-
-/// Finds the association of the ServiceAccount, which has one at most.
-async fn find(store: &Store, spec: &AssociationSpec<'_>, last: &Locked) -> Result<Option<Found>, Error> {
-    let Some(id) = list(store, spec, Some([spec.namespace, spec.service_account])).await?.into_iter().next() else {
-        return Ok(None);
-    };
-    let found = describe(store, spec, &id).await?;
-    // Another claim's statements would be lost that were written since.
-    if found.as_ref().and_then(|found| found.modified_at).zip(**last).is_some_and(|(shown, last)| shown < last) {
-        let (operation, resource) =
-            (Operation::DescribePodIdentityAssociation, Resource::association(spec.service_account));
-        return Err(Error::NotVisibleYet { operation, resource });
-    }
-    Ok(found)
-}
-
-async fn describe(store: &Store, spec: &AssociationSpec<'_>, id: &str) -> Result<Option<Found>, CallError> {
-    let (operation, resource) =
-        (Operation::DescribePodIdentityAssociation, Resource::association(spec.service_account));
-    let eks = client(store, operation, &resource)?;
-    let call = eks.describe_pod_identity_association().cluster_name(spec.cluster.name()).association_id(id);
-    let answer = if_it_exists(store.call(operation, resource, || call.clone().send()).await)?;
-    Ok(answer.and_then(|answer| answer.association).map(|association| Found::of(id, association)))
-}
-
-async fn create(
-    store: &Store,
-    target: &Target<'_>,
-    spec: &AssociationSpec<'_>,
-    tags: &Tags,
-    last: &mut Locked,
-) -> Result<(), Error> {
-    let (operation, resource) = (Operation::CreatePodIdentityAssociation, Resource::association(spec.service_account));
-    store.check_quota(operation, resource.clone())?;
-    let policy = SessionPolicy::of(target, &spec.uid);
-    if policy.is_too_long() {
-        return Err(full(spec).without_side_effects());
-    }
-    let eks = client(store, operation, &resource)?;
-    let call = eks.create_pod_identity_association().cluster_name(spec.cluster.name()).role_arn(spec.role);
-    let call = call.namespace(spec.namespace).service_account(spec.service_account).policy(policy.text());
-    // A session has either tags or a policy.
-    let call = call.disable_session_tags(true).set_tags(Some(tags.iter().cloned().collect()));
-    match store.call(operation, resource, || call.clone().send()).await {
-        Ok(answer) => {
-            store.note_quota(operation, None);
-            note(last, answer.association);
-            Ok(())
-        }
-        Err(error) => {
-            store.note_quota(operation, Some(&error));
-            Err(Error::from(error).of_first_change())
-        }
-    }
-}
-
-/// Writes what differs from what the claim has now, and returns whether something did.
-async fn change(
-    store: &Store,
-    target: &Target<'_>,
-    spec: &AssociationSpec<'_>,
-    found: &Found,
-    last: &mut Locked,
-) -> Result<bool, Error> {
-    let present = found.policy.clone().unwrap_or_default();
-    let wanted = present.clone().with(target, &spec.uid);
-    let is_same = found.policy.is_some() && wanted.is_same(&present) && found.role == spec.role;
-    if is_same && !found.has_session_tags && !found.has_target_role {
-        return Ok(false);
-    }
-    if wanted.is_too_long() {
-        return Err(full(spec).without_side_effects());
-    }
-    update(store, spec, found, &wanted, last).await?;
-    Ok(true)
-}
-
-fn full(spec: &AssociationSpec<'_>) -> Error {
-    Error::AssociationFull { service_account: spec.service_account.to_owned() }
-}
-
-async fn update(
-    store: &Store,
-    spec: &AssociationSpec<'_>,
-    found: &Found,
-    policy: &SessionPolicy,
-    last: &mut Locked,
-) -> Result<(), CallError> {
-    let (operation, resource) = (Operation::UpdatePodIdentityAssociation, Resource::association(spec.service_account));
-    let eks = client(store, operation, &resource)?;
-    let call = eks.update_pod_identity_association().cluster_name(spec.cluster.name()).association_id(&found.id);
-    let call = call.role_arn(spec.role).policy(policy.text()).disable_session_tags(true);
-    let call = call.set_target_role_arn(found.has_target_role.then(String::new));
-    let answer = store.call(operation, resource, || call.clone().send()).await?;
-    note(last, answer.association);
-    Ok(())
-}
-
-async fn delete(store: &Store, spec: &AssociationSpec<'_>, found: &Found) -> Result<(), CallError> {
-    let (operation, resource) = (Operation::DeletePodIdentityAssociation, Resource::association(spec.service_account));
-    let eks = client(store, operation, &resource)?;
-    let call = eks.delete_pod_identity_association().cluster_name(spec.cluster.name()).association_id(&found.id);
-    if_it_exists(store.call(operation, resource, || call.clone().send()).await).map(drop)
-}
-
-fn note(last: &mut Locked, changed: Option<PodIdentityAssociation>) {
-    if let Some(at) = changed.and_then(|association| association.modified_at) {
-        **last = Some(at);
-    }
-}
-
-/// `None` if the association no longer exists.
-fn if_it_exists<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
-    match answer {
-        Ok(answer) => Ok(Some(answer)),
-        Err(error) if error.code() == "ResourceNotFoundException" => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn client<'a>(store: &'a Store, operation: Operation, resource: &Resource) -> Result<&'a eks::Client, CallError> {
-    store.eks.as_ref().ok_or_else(|| store.unreadable(operation, resource.clone()))
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod association;
 pub(crate) mod document;
+mod eks;
 pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod revoke;

@@ -8,9 +8,9 @@ use crate::class::target::{Target, UserSpec};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::Error;
 use crate::client::store::Store;
-use crate::iam::association::Associations;
+use crate::iam::association::Association;
 use crate::iam::policy::{self, Found, POLICY_NAME};
-use crate::iam::{association, role, user};
+use crate::iam::{role, user};
 use crate::s3::tags::{self, Ownership, Tags};
 use crate::s3::{bucket, settings};
 use bucket_provisioner::store::{AppCredentials, Checkup, Deactivation};
@@ -51,17 +51,17 @@ pub(crate) async fn deactivate(
 pub(crate) async fn check(
     store: &Store,
     target: &Target<'_>,
-    (provisioner, associations): (&str, &Associations),
+    (provisioner, association): (&str, Option<&Association<'_>>),
     keys: &[&str],
 ) -> Result<Checkup, Error> {
     let mut checkup = Checkup::default();
     let tags = &tags::of_record(provisioner, target.record);
     // Before all others, of which any may fail.
-    let applied = match (target.user, &target.role, &target.association) {
+    let applied = match (target.user, &target.role, association) {
         _ if !target.record.plan.changes.access => false,
         (Some(user), ..) => change_policy(store, target, user).await?,
         (None, Some(role), _) => role::change_policy(store, target, role).await?,
-        (None, None, Some(spec)) => association::change_policy(associations, store, target, spec).await?,
+        (None, None, Some(association)) => association.change_policy().await?,
         (None, None, None) => false,
     };
     checkup.repaired.extend(bucket::check(store, target, tags).await?);
@@ -72,8 +72,8 @@ pub(crate) async fn check(
         let tags = tags::of_role(provisioner, target.record, role.service_account);
         role::check(store, target, role, &tags, (&mut checkup, applied)).await?;
     }
-    if let Some(spec) = &target.association {
-        association::check(associations, store, target, spec, (&mut checkup, applied)).await?;
+    if let Some(association) = association {
+        association.check(&mut checkup, applied).await?;
     }
     // Last, and its failure is not that of the rest.
     Ok(settings::check(store, target, checkup).await)

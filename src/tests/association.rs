@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::PROVISIONER_NAME;
 use crate::testing::{
     ACCOUNT, Answer, CLUSTER, Stage, UID, bare, bucket_tags_of, by_pod_identity, eks_error, iam_error, ok, s3_error,
 };
@@ -24,7 +25,17 @@ fn listed(ids: &[&str]) -> Answer {
 }
 
 fn ours() -> Value {
-    json!({ "objectbucket.io/claim-namespace": "shop", "objectbucket.io/service-account": "web" })
+    json!({
+        "objectbucket.io/managed-by": PROVISIONER_NAME, "objectbucket.io/cluster-uid": CLUSTER,
+        "objectbucket.io/claim-namespace": "shop", "objectbucket.io/service-account": "web",
+    })
+}
+
+/// The same tags, but one.
+fn with_tag(key: &str, value: &str) -> Value {
+    let mut tags = ours();
+    tags[format!("objectbucket.io/{key}")] = json!(value);
+    tags
 }
 
 /// As EKS describes it, with these statements.
@@ -116,9 +127,7 @@ async fn an_association_that_is_shown_late_is_not_written() {
 
 #[tokio::test]
 async fn an_association_of_others_is_left_alone() {
-    for tags in
-        [json!({}), json!({ "objectbucket.io/claim-namespace": "shop", "objectbucket.io/service-account": "api" })]
-    {
+    for tags in [json!({}), with_tag("service-account", "api"), with_tag("managed-by", "example.com/bucket")] {
         let stage = existing(&association(&tags, &[]), []);
         let refused = stage.provision(&by_pod_identity()).await.unwrap_err();
         assert_eq!((refused.reason(), refused.class()), ("AssociationTaken", FailureClass::Terminal));
@@ -212,10 +221,8 @@ async fn what_was_changed_by_hand_is_restored() {
     with_session_tags["association"]["disableSessionTags"] = json!(false);
     let mut other_role = whole.clone();
     other_role["association"]["roleArn"] = json!(format!("arn:aws:iam::{ACCOUNT}:role/admin"));
-    let mut through_another = whole.clone();
-    through_another["association"]["targetRoleArn"] = json!("arn:aws:iam::210987654321:role/x");
     let untagged = association(&json!({}), &wider);
-    for changed in [association(&ours(), &wider), with_session_tags, other_role, through_another, untagged] {
+    for changed in [association(&ours(), &wider), with_session_tags, other_role, untagged] {
         let (checkup, stage) = check(changed, vec![(UPDATE, ok("{}"))]).await;
         assert_eq!(checkup.repaired.len(), 1, "{checkup:?}");
         assert_eq!(policy(&stage, UPDATE), of_claim(&record));
@@ -224,28 +231,123 @@ async fn what_was_changed_by_hand_is_restored() {
     assert!(checkup.keys_lost, "it is granted again");
 }
 
-#[tokio::test]
-async fn access_is_tried_with_a_session_of_the_role() {
-    let record = by_pod_identity();
-    let session = "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIA1</AccessKeyId>\
+fn session() -> Answer {
+    ok("<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIA1</AccessKeyId>\
         <SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration>\
-        </Credentials></AssumeRoleResult></AssumeRoleResponse>";
-    let stage = Stage::answering([
-        ("AssumeRole", ok(session)),
-        ("ListObjectsV2", ok("<ListBucketResult></ListBucketResult>")),
-        ("GetObject", s3_error(404, "NoSuchKey")),
-    ]);
+        </Credentials></AssumeRoleResult></AssumeRoleResponse>")
+}
+
+/// What EKS shows of an association, and then these answers.
+fn shown(found: &Value, then: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
+    Stage::answering([(LIST, listed(&["a-1"])), (DESCRIBE, ok(found.to_string()))].into_iter().chain(then))
+}
+
+#[tokio::test]
+async fn access_is_tried_with_a_session_as_pods_get_it() {
+    let record = by_pod_identity();
+    let both = [of_claim(&record), vec![of_other()]].concat();
+    let empty = ok("<ListBucketResult></ListBucketResult>");
+    let answers = [("AssumeRole", session()), ("ListObjectsV2", empty), ("GetObject", s3_error(404, "NoSuchKey"))];
+    let stage = shown(&association(&ours(), &both), answers);
     assert_eq!(stage.probe_as_owner(&record).await.unwrap(), Probe::Usable);
     let sent = stage.sent("AssumeRole");
     assert!(sent.contains("role%2Fbuckets-of-pods") && sent.contains("&Policy=") && !sent.contains("Tags"), "{sent}");
+    assert!(sent.contains("other"), "the policy is that of the association: {sent}");
     assert!(stage.signers().iter().any(|(operation, key)| operation == "GetObject" && key == "ASIA1"));
 
-    let stage = Stage::answering([("AssumeRole", iam_error(403, "AccessDenied"))]);
-    let refused = stage.probe_as_owner(&record).await.unwrap_err();
-    assert_eq!((refused.reason(), refused.class()), ("PodRoleRefused", FailureClass::Terminal));
-    assert!(refused.to_string().contains("trust policy"), "{refused}");
+    for (code, reason) in [
+        ("AccessDenied", "PodRoleRefused"),
+        ("RegionDisabledException", "PodRoleRefused"),
+        ("PackedPolicyTooLarge", "AssociationFull"),
+        ("InvalidClientTokenId", "CredentialsRefused"),
+    ] {
+        let answers = [("AssumeRole", iam_error(403, code))];
+        let refused = shown(&association(&ours(), &both), answers).probe_as_owner(&record).await.unwrap_err();
+        assert_eq!((refused.reason(), refused.class()), (reason, FailureClass::Terminal), "{code}");
+        assert!(reason != "PodRoleRefused" || refused.to_string().contains("trust policy"), "{refused}");
+    }
     let none = AppCredentials::without_keys();
     assert!(matches!(Stage::answering([]).probe(&record, &none).await.unwrap(), Probe::NotYet(_)));
+}
+
+/// A session that the operator gets proves nothing, if pods get another one, or none.
+#[tokio::test]
+async fn nothing_is_proven_by_what_pods_do_not_get() {
+    let record = by_pod_identity();
+    let mut earlier = of_claim(&record);
+    earlier[0]["Action"] = json!("s3:GetObject");
+    let mut with_session_tags = association(&ours(), &of_claim(&record));
+    with_session_tags["association"]["disableSessionTags"] = json!(false);
+    let mut other_role = association(&ours(), &of_claim(&record));
+    other_role["association"]["roleArn"] = json!(format!("arn:aws:iam::{ACCOUNT}:role/admin"));
+    for found in [association(&ours(), &[of_other()]), association(&ours(), &earlier), with_session_tags, other_role] {
+        let stage = shown(&found, []);
+        assert!(matches!(stage.probe_as_owner(&record).await.unwrap(), Probe::NotYet(_)), "{found}");
+    }
+    let stage = Stage::answering([(LIST, listed(&[]))]);
+    assert!(matches!(stage.probe_as_owner(&record).await.unwrap(), Probe::NotYet(_)));
+}
+
+/// In each of these states a change would take access away from others, or give it to pods that do not have the claim.
+#[tokio::test]
+async fn an_association_that_cannot_be_used_is_named_and_not_written() {
+    let record = by_pod_identity();
+    let both = [of_claim(&record), vec![of_other()]].concat();
+    let elsewhere = association(&with_tag("cluster-uid", "elsewhere"), &both);
+    let mut other_role = association(&ours(), &both);
+    other_role["association"]["roleArn"] = json!(format!("arn:aws:iam::{ACCOUNT}:role/of-another-class"));
+    let mut target_role = association(&ours(), &both);
+    target_role["association"]["targetRoleArn"] = json!("arn:aws:iam::210987654321:role/x");
+    let mut unreadable = association(&ours(), &both);
+    unreadable["association"]["policy"] = json!("{}");
+    let cases = [
+        (elsewhere, "eksCluster"),
+        (other_role, "podRole"),
+        (target_role, "targetRoleArn"),
+        (unreadable, "cannot be read"),
+    ];
+    for (found, part) in &cases {
+        let named = |refused: crate::Error| {
+            assert_eq!((refused.reason(), refused.class()), ("AssociationTaken", FailureClass::Terminal), "{refused}");
+            assert!(refused.to_string().contains(part), "{refused}");
+        };
+        let stage = existing(found, []);
+        named(stage.provision(&record).await.unwrap_err());
+        named(shown(found, []).probe_as_owner(&record).await.unwrap_err());
+        let tagged = ("GetBucketTagging", bucket_tags_of(&record));
+        let stage = Stage::answering([tagged, (LIST, listed(&["a-1"])), (DESCRIBE, ok(found.to_string()))]);
+        named(stage.check(&record, &[]).await.unwrap_err());
+    }
+    // What the claim has there can be removed, and the role stays that of the others.
+    for (found, _) in &cases[..3] {
+        let stage = shown(found, [(UPDATE, ok("{}"))]);
+        assert_eq!(stage.revoke(&record, None).await.unwrap().0, AccessRemoval::Deleted);
+        assert_eq!(policy(&stage, UPDATE), [of_other()]);
+        assert!(!stage.sent(UPDATE).contains("roleArn"));
+    }
+    let (access, _) = shown(&cases[3].0, []).revoke(&record, None).await.unwrap();
+    assert!(matches!(access, AccessRemoval::LeftInPlace(_)), "{access:?}");
+}
+
+/// Its claims can be deleted, and nothing new is granted.
+#[tokio::test]
+async fn a_cluster_that_was_deleted_has_no_associations() {
+    let record = by_pod_identity().with_account(ACCOUNT);
+    let gone = || (LIST, eks_error(404, "ResourceNotFoundException"));
+    let stage = Stage::answering([gone()]);
+    assert_eq!(stage.revoke(&record, None).await.unwrap().0, AccessRemoval::NotFound);
+    let create = (CREATE, eks_error(404, "ResourceNotFoundException"));
+    let stage = Stage::answering([("CreateBucket", bare(200)), gone(), create]);
+    let refused = stage.provision(&record).await.unwrap_err();
+    assert!(refused.to_string().contains("correct eksCluster"), "{refused}");
+    // Nobody knows whose account this is.
+    let mut unknown = by_pod_identity();
+    unknown.account = None;
+    let refused = Stage::answering([gone()]).revoke(&unknown, None).await.unwrap_err();
+    assert!(refused.to_string().contains("correct eksCluster"), "{refused}");
+    // None was made in the account of these credentials.
+    let elsewhere = by_pod_identity().with_account("210987654321");
+    assert_eq!(Stage::answering([]).revoke(&elsewhere, None).await.unwrap().0, AccessRemoval::NotFound);
 }
 
 /// Nobody gets keys, least of all the provisioning credentials, because of an edit of the record.

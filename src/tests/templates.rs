@@ -63,6 +63,12 @@ impl Template {
         if let Some(all) = condition.get("Fn::And") {
             return all.as_array().unwrap().iter().all(|condition| self.is_true(condition));
         }
+        if let Some(any) = condition.get("Fn::Or") {
+            return any.as_array().unwrap().iter().any(|condition| self.is_true(condition));
+        }
+        if let Some(name) = condition.get("Condition") {
+            return self.holds(name.as_str().unwrap());
+        }
         let equal = self.resolved(&condition["Fn::Equals"]);
         equal[0] == equal[1]
     }
@@ -143,6 +149,13 @@ fn cloudformation_creates_the_policies_of_the_docs() {
     for resource in ["PodIdentityPolicy", "PodRole"] {
         assert!(!template.exists(resource) && Template::with(&[("PodIdentity", "yes")]).exists(resource), "{resource}");
     }
+    let theirs = "arn:aws:iam::111122223333:policy/company-boundary";
+    let bounded = Template::with(&[("PodIdentity", "yes"), ("ExistingBoundaryArn", theirs)]);
+    assert_eq!(bounded.property("PodRole", "PermissionsBoundary"), theirs);
+    assert_eq!(bounded.property("PodRole", "ManagedPolicyArns")[0], template.parameters["Boundary"]);
+    assert!(bounded.exists("Boundary") && bounded.property("Boundary", "ManagedPolicyName").is_null());
+    assert_eq!(template.property("PodRole", "PermissionsBoundary"), Value::Null);
+    assert!(!Template::with(&[("ExistingBoundaryArn", theirs)]).exists("Boundary"));
     assert!(!template.exists("KeylessPolicy") && Template::with(&[("Keyless", "yes")]).exists("KeylessPolicy"));
     assert!(
         !template.exists("SettingsPolicy") && Template::with(&[("BucketSettings", "yes")]).exists("SettingsPolicy")

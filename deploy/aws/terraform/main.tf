@@ -175,18 +175,27 @@ resource "aws_iam_policy" "pods" {
 }
 
 resource "aws_iam_role" "pods" {
-  count              = var.pod_identity ? 1 : 0
-  name               = "${local.role_name}-pods"
-  description        = "Pods whose ServiceAccounts have buckets of aws-s3-provisioner"
-  assume_role_policy = local.pod_role
-  tags               = var.tags
+  count                = var.pod_identity ? 1 : 0
+  name                 = "${local.role_name}-pods"
+  description          = "Pods whose ServiceAccounts have buckets of aws-s3-provisioner"
+  assume_role_policy   = local.pod_role
+  permissions_boundary = var.existing_boundary_arn == "" ? var.role_permissions_boundary : var.existing_boundary_arn
+  tags                 = var.tags
 }
 
 # The associations limit it to the buckets of each ServiceAccount.
+resource "aws_iam_policy" "pod_role" {
+  count       = var.pod_identity ? 1 : 0
+  name        = "${local.role_name}-pod-role"
+  description = "What pods of claims can do at most"
+  policy      = local.boundary
+  tags        = var.tags
+}
+
 resource "aws_iam_role_policy_attachment" "pod_role" {
   count      = var.pod_identity ? 1 : 0
   role       = aws_iam_role.pods[0].name
-  policy_arn = local.boundary_arn
+  policy_arn = aws_iam_policy.pod_role[0].arn
 }
 
 resource "aws_iam_role" "operator" {

@@ -62,14 +62,14 @@ async fn the_command_record_reconstructs_it() {
     operator.stop().await;
 }
 
-async fn orphans(world: &World) -> Vec<Value> {
+pub(super) async fn orphans(world: &World) -> Vec<Value> {
     let ended = Tool::run(world, &["orphans", "--output", "json"], "").await;
     assert!(ended.code != 1, "{ended:?}");
     ended.json()["orphans"].as_array().unwrap().clone()
 }
 
 /// Has the operator that runs apply an action, for which the ObjectBucket of the claim is written again.
-async fn apply(world: &World, claim: &str, args: &[&str]) {
+pub(super) async fn apply(world: &World, claim: &str, args: &[&str]) {
     let args = [&["orphans", "--apply", "--yes", "--wait=false"], args].concat();
     let ended = Tool::run(world, &args, "").await;
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -89,7 +89,7 @@ async fn what_nobody_records_is_an_orphan(#[case] has_bucket: bool) {
     }
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.claim_with("photos", spec(&class, "web")).await;
-    world.claim_with("lost", spec(&class, "web")).await;
+    let uid = world.claim_with("lost", spec(&class, "web")).await.metadata.uid.unwrap();
     let kept = bucket_of(&world.wait_bound("photos").await);
     let bucket = bucket_of(&world.wait_bound("lost").await);
     let role = role(&world, "lost").await;
@@ -102,7 +102,8 @@ async fn what_nobody_records_is_an_orphan(#[case] has_bucket: bool) {
     }
     let found = orphans(&world).await;
     assert_eq!(found.len(), 1, "{found:#?}");
-    let (kind, name) = if has_bucket { ("Bucket", &bucket) } else { ("Role", &role) };
+    let access = format!("{}/web/{uid}", world.namespace);
+    let (kind, name) = if has_bucket { ("Bucket", &bucket) } else { ("Role", &access) };
     assert_eq!((&found[0]["kind"], &found[0]["name"]), (&json!(kind), &json!(name)), "{found:#?}");
     assert_eq!((&found[0]["user"], &found[0]["serviceAccount"]), (&json!(role), &json!("web")), "{found:#?}");
 

@@ -11,6 +11,7 @@ use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
+use super::lost::{apply, orphans};
 use super::{create_account, spec};
 use crate::permissions::aws::{allowed, needed};
 use crate::support::account::Account;
@@ -274,12 +275,56 @@ async fn orphans_finds_and_removes_what_nobody_has() {
     let stage = Stage::new().await;
     let world = &stage.world;
     let operator = Operator::start(world, Kind::InProcess).await;
-    let (lost, stays) = (stage.claim("lost").await, stage.claim("stays").await);
-    world.wait_bound("lost").await;
-    world.wait_bound("stays").await;
+    stage.claim("lost").await;
+    let stays = stage.claim("stays").await;
+    let bucket = bucket_of(&world.wait_bound("lost").await);
+    let kept = bucket_of(&world.wait_bound("stays").await);
     operator.stop().await;
     world.lose("lost").await;
-    let ended = Tool::run(world, &["orphans"], "").await;
-    assert!(ended.out.contains(&lost) && !ended.out.contains(&stays), "{ended:?}");
-    assert_eq!(stage.ids().await.len(), 2);
+    let found = orphans(world).await;
+    assert!(found.len() == 1 && found[0]["name"] == bucket && found[0]["serviceAccount"] == "web", "{found:#?}");
+
+    let operator = Operator::start(world, Kind::InProcess).await;
+    apply(world, "lost", &["--only", &bucket, "--action", "remove", "--bucket", &bucket]).await;
+    assert_eq!(stage.ids().await, [id_of(&stays)]);
+    assert!(!world.account.bucket_exists(&bucket).await);
+    stage.pod().await.put(&kept, "precious").await.unwrap();
+    operator.stop().await;
+}
+
+/// A policy has no room for the names of claims.
+#[tokio::test]
+async fn access_to_a_bucket_of_others_is_an_orphan_only_without_its_claim() {
+    let stage = Stage::new().await;
+    let world = &stage.world;
+    let bucket = world.unique("existing");
+    world.account.create_bucket(&bucket).await;
+    let parameters = stage.pods.parameters();
+    let parameters = parameters.iter().map(|(key, value)| (*key, value.as_str()));
+    let parameters: Vec<_> = parameters.chain([("bucketName", bucket.as_str())]).collect();
+    let class = world.class_with("existing", "Retain", &parameters).await;
+    let operator = Operator::start(world, Kind::InProcess).await;
+    let lost = world.claim_with("lost", spec(&class, "web")).await.uid().unwrap();
+    let live = world.claim_with("live", spec(&class, "web")).await.uid().unwrap();
+    world.wait_bound("lost").await;
+    world.wait_bound("live").await;
+    operator.stop().await;
+    world.lose("lost").await;
+    world.forget_object(&world.records(), &world.record_name("live")).await;
+    let found = orphans(world).await;
+    let of = |uid: &str| {
+        let name = format!("{}/web/{uid}", world.namespace);
+        let found = found.iter().find(|orphan| orphan["name"] == *name).unwrap_or_else(|| panic!("{found:#?}"));
+        (name, found["actions"].clone())
+    };
+    assert_eq!(of(&live).1, json!([]), "its claim exists");
+    let (name, actions) = of(&lost);
+    assert_eq!(actions, json!(["revoke"]));
+
+    let operator = Operator::start(world, Kind::InProcess).await;
+    world.wait_bound("live").await;
+    apply(world, "lost", &["--only", &name, "--action", "revoke", "--class", &class]).await;
+    assert_eq!(stage.ids().await, [id_of(&live)]);
+    stage.pod().await.put(&bucket, "precious").await.unwrap();
+    operator.stop().await;
 }

@@ -15,8 +15,7 @@ use crate::support::{PATIENCE, bucket_of};
 
 /// More than the calls that change something.
 const MOST: usize = 10;
-/// A call of the killed operator may reach EKS after those of the next one, and takes away what these wrote, or brings back what
-/// they removed: checks find that.
+/// A call of the killed operator may reach EKS after those of the next one, and takes away what these wrote: checks restore it.
 const RESYNC: &[&str] = &["--resync=2s"];
 
 #[tokio::test(flavor = "multi_thread")]

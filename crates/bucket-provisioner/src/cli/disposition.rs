@@ -92,13 +92,17 @@ pub(crate) fn on_removal(stored: &Stored) -> Vec<Disposition> {
 }
 
 fn of_access(record: &Record) -> Disposition {
-    match &record.plan.user {
-        Some(role) if record.plan.service_account.is_some() => Disposition::deleted(
-            format!("the claim's policy in role {role:?}, and the role with the last claim of its ServiceAccount"),
+    match (&record.plan.user, &record.plan.service_account) {
+        (Some(role), Some(account)) => Disposition::deleted(
+            format!("the access of ServiceAccount {:?} to the bucket, by role {role:?}", account.name),
             "it was created for the claim",
         ),
-        Some(user) => Disposition::deleted(format!("user {user:?} with its keys"), "it was created for the claim"),
-        None => Disposition::kept("the provisioning credentials", "the claim uses them (createBucketUser is \"no\")"),
+        (Some(user), None) => {
+            Disposition::deleted(format!("user {user:?} with its keys"), "it was created for the claim")
+        }
+        (None, _) => {
+            Disposition::kept("the provisioning credentials", "the claim uses them (createBucketUser is \"no\")")
+        }
     }
 }
 

@@ -54,15 +54,21 @@ pub(crate) enum Severity {
 }
 
 impl Report {
-    /// The bucket can be used.
-    pub(crate) fn bound(bucket: &str, other_conditions: OtherConditions) -> Self {
+    /// The bucket can be used; without keys, if pods have access as this ServiceAccount.
+    pub(crate) fn bound(bucket: &str, service_account: Option<&str>, other_conditions: OtherConditions) -> Self {
+        let message = match service_account {
+            None => format!(
+                "bucket {bucket:?} is ready; the Secret and the ConfigMap of the claim's name contain its keys and endpoint"
+            ),
+            Some(account) => format!(
+                "bucket {bucket:?} is ready for pods of ServiceAccount {account:?}, without keys; the ConfigMap of the claim's name contains what they need"
+            ),
+        };
         Self {
             phase: ClaimPhase::Bound,
             ready: ConditionStatus::True,
             reason: reasons::BOUND,
-            message: format!(
-                "bucket {bucket:?} is ready; the Secret and the ConfigMap of the claim's name contain its keys and endpoint"
-            ),
+            message,
             other_conditions: Some(other_conditions),
             severity: Severity::Normal,
             damaged_record: None,
@@ -293,7 +299,7 @@ mod tests {
     use super::*;
 
     fn current() -> ObjectBucketClaimStatus {
-        Report::bound("b", OtherConditions::default()).status(
+        Report::bound("b", None, OtherConditions::default()).status(
             &ObjectBucketClaimStatus::default(),
             Some(1),
             "2026-01-01T00:00:00Z",
@@ -306,17 +312,18 @@ mod tests {
 
     #[test]
     fn the_transition_time_moves_only_with_the_status() {
-        let again = Report::bound("b", OtherConditions::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
+        let again =
+            Report::bound("b", None, OtherConditions::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
         assert_eq!(again.conditions[0].last_transition_time.as_deref(), Some("2026-01-01T00:00:00Z"));
         assert!(same(&current(), &again), "a new generation alone changes nothing");
     }
 
     #[test]
     fn an_ignored_edit_is_a_condition_until_it_is_undone() {
-        let edited = Report::bound("b", edited()).status(&current(), Some(2), "t");
+        let edited = Report::bound("b", None, edited()).status(&current(), Some(2), "t");
         assert_eq!(edited.phase, Some(ClaimPhase::Bound));
         assert_eq!(edited.conditions[1].status, ConditionStatus::False);
-        let undone = Report::bound("b", OtherConditions::default()).status(&edited, Some(3), "t");
+        let undone = Report::bound("b", None, OtherConditions::default()).status(&edited, Some(3), "t");
         assert_eq!(undone.conditions[1].status, ConditionStatus::True);
         let claim =
             Claim::gone(crate::store::ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "uid".into() });
@@ -328,7 +335,7 @@ mod tests {
     fn what_is_due_for_keys_is_a_condition_of_its_own() {
         let keys = KeysCondition { status: ConditionStatus::False, reason: "RotationPending", message: "later".into() };
         let other_conditions = OtherConditions { ignored: Ignored::default(), keys: Some(keys) };
-        let status = Report::bound("b", other_conditions.clone()).status(&current(), Some(2), "t");
+        let status = Report::bound("b", None, other_conditions.clone()).status(&current(), Some(2), "t");
         assert_eq!(
             (status.conditions[1].type_.as_str(), status.conditions[1].reason.as_str()),
             ("KeysCurrent", "RotationPending")
@@ -357,7 +364,7 @@ mod tests {
         let mut status = current();
         let foreign = Condition { type_: "Audited".into(), ..status.conditions[0].clone() };
         status.conditions.push(foreign.clone());
-        let next = Report::bound("b", OtherConditions::default()).status(&status, Some(1), "t");
+        let next = Report::bound("b", None, OtherConditions::default()).status(&status, Some(1), "t");
         assert!(next.conditions.contains(&foreign));
     }
 }

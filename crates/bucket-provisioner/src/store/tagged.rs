@@ -59,7 +59,7 @@ pub struct TaggedResource {
     pub kind: ResourceKind,
     /// Its name.
     pub name: String,
-    /// The claim for which it was created.
+    /// The claim for which it was created. If the marks of a role have only its uid, that is its name, too.
     pub claim: ClaimId,
     /// UID of the claim's cluster, if the marks say it.
     pub cluster: Option<String>,

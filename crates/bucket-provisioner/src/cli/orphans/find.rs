@@ -83,7 +83,7 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, S
     let held = held.into_iter().filter(|(_, stock)| session.includes(&stock.claim.namespace));
     let (lost, of_other_clusters) = judge::unrecorded(held, records, &cluster);
     let of_other_clusters = of_other_clusters.into_iter().map(|(_, stock)| stock).collect();
-    let lost = still_present(session, &mut places, lost, &mut problems).await;
+    let lost = with_names(still_present(session, &mut places, lost, &mut problems).await, &view);
     orphans.extend(of_stock(session, lost, records, &places).await?);
     let served = |claim: &&Claim| view.is_served(claim) && claim.was_bound() && !claim.deleting && claim.spec().is_ok();
     let bound: Vec<_> = view.claims.iter().filter(served).collect();
@@ -211,6 +211,20 @@ pub(crate) async fn present<P>(
             uid: claim.id.uid,
         }
     }))
+}
+
+/// The same with the names of the claims of which a store knows only the uids.
+fn with_names(mut lost: Vec<Held>, view: &View) -> Vec<Held> {
+    let names = view.claims.iter().map(|claim| ((claim.id.namespace.as_str(), claim.id.uid.as_str()), &claim.id.name));
+    let names: HashMap<_, _> = names.collect();
+    for ClaimId { namespace, name, uid } in lost.iter_mut().map(|(_, stock)| &mut stock.claim) {
+        if name == uid
+            && let Some(present) = names.get(&(namespace.as_str(), uid.as_str()))
+        {
+            name.clone_from(present);
+        }
+    }
+    lost
 }
 
 async fn of_stock<P>(

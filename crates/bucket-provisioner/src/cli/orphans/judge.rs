@@ -135,6 +135,11 @@ pub(crate) fn of_stock(
             ResourceKind::User => Kind::User,
             ResourceKind::Role => Kind::Role,
         };
+        let name = match &service_account {
+            // The role is that of others, too.
+            Some(account) if !is_bucket => format!("{}/{account}/{}", stock.claim.namespace, stock.claim.uid),
+            _ => stock.name.clone(),
+        };
         Orphan {
             bucket: is_bucket.then(|| stock.name.clone()),
             user,
@@ -143,7 +148,7 @@ pub(crate) fn of_stock(
             actions: actions.into_iter().map(Action::word).collect(),
             present_uid: present.map(|claim| claim.uid),
             place: Some(place),
-            ..Orphan::new(kind, stock.name, stock.claim, RECORD_MISSING, message)
+            ..Orphan::new(kind, name, stock.claim, RECORD_MISSING, message)
         }
     });
     orphans.collect()
@@ -163,7 +168,13 @@ fn judged(
         ResourceKind::Role => "role",
     };
     let lost = match kind {
-        ResourceKind::Role => format!("a policy of this role names claim {claim} of this cluster (uid {})", claim.uid),
+        ResourceKind::Role => {
+            let (role, account) = (&stock.name, stock.service_account.as_deref().unwrap_or_default());
+            let uid = &claim.uid;
+            format!(
+                "ServiceAccount {account:?} has access by role {role:?} for claim {claim} of this cluster (uid {uid})"
+            )
+        }
         _ => format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid),
     };
     if !recorded.unreadable.is_empty() {
@@ -172,7 +183,7 @@ fn judged(
         return (message, Vec::new());
     }
     if let Some(record) = recorded.of_uid(&claim.uid).map(record::name) {
-        let rest = if *kind == ResourceKind::Role { "policy" } else { what };
+        let rest = if *kind == ResourceKind::Role { "access" } else { what };
         let message = format!(
             "{lost}, whose ObjectBucket {record:?} names another {what}; delete the {rest} by hand if nobody needs it"
         );

@@ -89,8 +89,7 @@ impl Orphan {
             return Some(risk.to_owned());
         }
         if self.kind == Kind::Role {
-            let risk =
-                "clusters that share an issuer share this role: if another one has the claim, its pods lose the bucket";
+            let risk = "other clusters may share this role: if one of them has the claim, its pods lose the bucket";
             return Some(risk.to_owned());
         }
         let waits = format!("claim {} exists, and may be a restored claim that waits for `adopt`", self.claim);

@@ -270,7 +270,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         let stored = self.stored()?;
         let other_conditions =
             in_sync::other_conditions(self.ctx, &self.claim, self.claim.spec()?, stored, &self.notes);
-        let report = Report::bound(&stored.record.plan.bucket, other_conditions);
+        let plan = &stored.record.plan;
+        let account = plan.service_account.as_ref().map(|account| account.name.as_str());
+        let report = Report::bound(&plan.bucket, account, other_conditions);
         status::update_status(self.ctx, &self.claim, &report).await
     }
 

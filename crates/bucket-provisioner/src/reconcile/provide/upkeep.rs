@@ -90,7 +90,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         if record.plan.changes == changes {
             return Ok(());
         }
-        let access = format!("the access mode of the claim's keys is now {}", record.plan.access.mode);
+        let access = format!("the access mode of the claim is now {}", record.plan.access.mode);
         let note = note.unwrap_or_else(|| edit::applied(&record.plan.settings));
         records::record_edit(ctx, stored, record).await?;
         let notes = [(changes.access, reasons::ACCESS_CHANGED, access), (settings, reasons::SETTINGS_APPLIED, note)];

@@ -23,6 +23,7 @@ use hyper::body::Frame;
 
 use crate::class::environment::Environment;
 use crate::client::clients::Clients;
+use crate::iam::association::Associations;
 use crate::iam::probe;
 use crate::{AwsProvisioner, Error, Owner};
 use bucket_provisioner::store::{
@@ -261,7 +262,8 @@ impl Stage {
         let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
         let store = CannedStore { answers, ..CannedStore::default() };
         let clients = Clients::new(SharedHttpClient::new(store.clone()).into());
-        let provisioner = AwsProvisioner::with(Ok(environment), clients);
+        let mut provisioner = AwsProvisioner::with(Ok(environment), clients);
+        provisioner.associations = Associations::of_first_operator();
         let data = [("AWS_ACCESS_KEY_ID", "AKIAOWNER"), ("AWS_SECRET_ACCESS_KEY", "0wn3r")]
             .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
             .into();

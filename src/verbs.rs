@@ -60,7 +60,7 @@ pub struct AwsProvisioner {
     /// The buckets that were created, of claims whose users were not, and how far these came.
     buckets: Unfinished<BucketSteps>,
     users: Unfinished<UserSteps>,
-    associations: Associations,
+    pub(crate) associations: Associations,
     emptyings: Emptyings,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,

@@ -279,6 +279,8 @@ impl TakenBy {
 pub enum AssociationProblem {
     /// Nothing proves that the operator has made it.
     NotOurs,
+    /// It has statements of claims, but has lost its tags.
+    Untagged,
     /// It was made for another Kubernetes cluster.
     OtherCluster,
     /// Other claims have access by it, with another role than that of the claim's class.
@@ -293,19 +295,22 @@ impl AssociationProblem {
     fn sentence(self) -> &'static str {
         match self {
             Self::NotOurs => {
-                "this operator has not made, and a ServiceAccount can have only one: delete that association, or use another ServiceAccount for this claim"
+                "this operator has not made, and a ServiceAccount can have only one: use another ServiceAccount for this claim, or delete that association if nobody needs it"
+            }
+            Self::Untagged => {
+                "has lost its tags, and other claims have access by it: restore the tags objectbucket.io/managed-by, claim-namespace and service-account, or use another ServiceAccount for this claim"
             }
             Self::OtherCluster => {
                 "was made for the pods of another Kubernetes cluster: use a StorageClass whose eksCluster is the cluster of this claim"
             }
             Self::OtherRole => {
-                "gives another role than podRole of this claim's StorageClass, and other claims have access by it: use another ServiceAccount for this claim, or a StorageClass with the podRole of those claims"
+                "gives another role than podRole of this claim's StorageClass, and other claims have access by it: use another ServiceAccount for this claim, or a StorageClass with the podRole of those claims; if somebody has changed the role of the association, change it back"
             }
             Self::TargetRole => {
                 "has a target role (targetRoleArn), which the operator has not set: remove the target role, or use another ServiceAccount for this claim"
             }
             Self::Unreadable => {
-                "has a policy that cannot be read: delete the association, and the operator makes it again for all its claims"
+                "has a policy that cannot be read: correct the policy, or use another ServiceAccount for this claim"
             }
         }
     }

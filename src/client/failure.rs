@@ -148,6 +148,7 @@ impl Failure for Error {
             // Claims with keys need only S3 and IAM.
             Self::StoreUnreachable { operation: Operation::AssumeRoleWithWebIdentity, .. } => false,
             Self::StoreUnreachable { operation, .. } if operation.service() == Service::Eks => false,
+            Self::StoreUnreachable { resource: Resource::Association(_), .. } => false,
             error => matches!(
                 error,
                 Self::StoreUnreachable { .. }

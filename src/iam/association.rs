@@ -3,8 +3,7 @@
 //!
 //! EKS cannot change a policy on the condition that it is still the one that was read. So the claims of a ServiceAccount change
 //! their association one after another, and only one operator changes anything. A call of an operator that was stopped may still
-//! arrive after those of the next one, with a policy as it was: checks restore what a claim loses by that. Statements of a claim
-//! that was deleted meanwhile are found by `orphans`.
+//! arrive later, with a policy as it was: for a while, the next operator does not change what other claims have statements in.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,27 +38,45 @@ const LAG: Duration = Duration::from_secs(300);
 /// The time of the last change of an association: by EKS's clock, and by this process's.
 type Last = Option<(DateTime, Instant)>;
 
+/// For how long calls of an operator that was stopped may still arrive.
+const AFTERMATH: Duration = Duration::from_secs(30);
+
 /// The locks of associations.
 #[derive(Debug, Default)]
-pub(crate) struct Associations(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Last>>>>);
+pub(crate) struct Associations {
+    locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Last>>>>,
+    /// When the first of them was needed.
+    began: Mutex<Option<Instant>>,
+}
 
 impl Associations {
+    /// Those of an operator before which there was none.
+    #[cfg(test)]
+    pub(crate) fn of_first_operator() -> Self {
+        Self { began: Mutex::new(Instant::now().checked_sub(AFTERMATH)), ..Self::default() }
+    }
+
+    /// Whether an operator that was stopped may still change associations.
+    fn are_unsettled(&self) -> bool {
+        self.began.lock().get_or_insert_with(Instant::now).elapsed() < AFTERMATH
+    }
+
     async fn lock(&self, spec: &AssociationSpec<'_>) -> Result<OwnedMutexGuard<Last>, Error> {
         let key = [spec.cluster.as_str(), spec.namespace, spec.service_account].join(" ");
         let lock = {
-            let mut all = self.0.lock();
+            let mut all = self.locks.lock();
             all.retain(|_, lock| Arc::strong_count(lock) > 1 || lock.try_lock().is_ok_and(|last| is_recent(&last)));
             Arc::clone(all.entry(key).or_default())
         };
         // Calls of others are not those of a slow store.
         let locked = rate_wait::wait(tokio::time::timeout(PATIENCE, lock.lock_owned())).await;
-        locked.map_err(|_| {
-            let (operation, resource) =
-                (Operation::UpdatePodIdentityAssociation, Resource::association(spec.service_account));
-            let code = "other claims are changing it".to_owned();
-            Error::StoreBusy { operation, resource, code, message: None }.without_side_effects()
-        })
+        locked.map_err(|_| busy(spec, "other claims are changing it"))
     }
+}
+
+fn busy(spec: &AssociationSpec<'_>, why: &str) -> Error {
+    let (operation, resource) = (Operation::UpdatePodIdentityAssociation, Resource::association(spec.service_account));
+    Error::StoreBusy { operation, resource, code: why.to_owned(), message: None }.without_side_effects()
 }
 
 fn is_recent(last: &Last) -> bool {
@@ -112,6 +129,14 @@ impl Association<'_> {
         Error::AssociationTaken { service_account, problem }.without_side_effects()
     }
 
+    /// Other claims may have statements that were not read.
+    fn require_settled(&self, last: &Last) -> Result<(), Error> {
+        match last.is_none() && self.all.are_unsettled() {
+            true => Err(busy(self.spec, "an operator that was stopped may still change it")),
+            false => Ok(()),
+        }
+    }
+
     fn require_room(&self, policy: &SessionPolicy) -> Result<(), Error> {
         if !policy.is_too_long() {
             return Ok(());
@@ -127,6 +152,11 @@ impl Association<'_> {
             return Ok(false);
         }
         self.require_room(&wanted)?;
+        if wanted.is_of_others(&self.spec.uid) {
+            self.require_settled(last)?;
+            // A session that STS refuses would be missing to their pods, too.
+            assume(self.store, self.spec, &wanted.text()).await.map_err(Error::without_side_effects)?;
+        }
         note(last, eks::update(self.store, self.spec, found, (&wanted, Some(self.spec.role))).await?);
         Ok(true)
     }
@@ -199,6 +229,7 @@ impl Association<'_> {
             eks::delete(self.store, self.spec, &found).await?;
             self.store.freed(Operation::DeletePodIdentityAssociation);
         } else if had_statements {
+            self.require_settled(&last)?;
             // The role may be one that other claims need.
             note(&mut last, eks::update(self.store, self.spec, &found, (&rest, None)).await?);
         }
@@ -293,9 +324,9 @@ fn note(last: &mut Last, changed: Option<DateTime>) {
     }
 }
 
-/// A session of the role with this policy.
+/// A session of the role with this policy. What is wrong with it concerns the claims of the ServiceAccount only.
 async fn assume(store: &Store, spec: &AssociationSpec<'_>, policy: &str) -> Result<AppCredentials, Error> {
-    let resource = || Resource::role(spec.role);
+    let resource = || Resource::association(spec.service_account);
     let Some(sts) = &store.sts else { return Err(store.unreadable(Operation::AssumeRole, resource()).into()) };
     let request = sts.assume_role().role_arn(spec.role).role_session_name(NAME).duration_seconds(LENGTH).policy(policy);
     let answer = store.call(Operation::AssumeRole, resource(), || request.clone().send()).await;
@@ -319,5 +350,29 @@ fn refused(spec: &AssociationSpec<'_>, error: CallError) -> Error {
             Error::PodRoleRefused { identity: error.call.identity, message }
         }
         _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_waits_for_the_calls_of_the_one_before_it() {
+        let all = Associations::default();
+        assert!(all.are_unsettled(), "its first call may be too early");
+        tokio::time::advance(AFTERMATH / 2).await;
+        assert!(all.are_unsettled());
+        tokio::time::advance(AFTERMATH / 2).await;
+        assert!(!all.are_unsettled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_remembered_for_as_long_as_it_may_not_be_shown() {
+        assert!(!is_recent(&None));
+        let changed = Some((DateTime::from_secs(1), Instant::now()));
+        assert!(is_recent(&changed));
+        tokio::time::advance(LAG).await;
+        assert!(!is_recent(&changed));
     }
 }

@@ -70,7 +70,11 @@ impl Found {
         (provisioner, cluster): (&str, Option<&str>),
     ) -> Result<&SessionPolicy, AssociationProblem> {
         if !self.is_ours(spec, provisioner) {
-            return Err(AssociationProblem::NotOurs);
+            let of_claims = self.policy.as_ref().is_some_and(|policy| !policy.uids().is_empty());
+            return Err(match of_claims && self.tag(tags::MANAGED_BY).is_none() {
+                true => AssociationProblem::Untagged,
+                false => AssociationProblem::NotOurs,
+            });
         }
         // Its pods are in that one.
         if self.tag(tags::CLUSTER_UID).zip(cluster).is_some_and(|(theirs, ours)| theirs != ours) {

@@ -82,6 +82,11 @@ impl SessionPolicy {
         one.len() == other.len() && one.iter().all(|statement| other.contains(statement))
     }
 
+    /// Whether it has statements that are not those of the claim.
+    pub(crate) fn is_of_others(&self, uid: &str) -> bool {
+        self.0.iter().any(|statement| !sid(statement).starts_with(&id(uid)))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

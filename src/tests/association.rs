@@ -15,6 +15,7 @@ const DESCRIBE: &str = "DescribePodIdentityAssociation";
 const CREATE: &str = "CreatePodIdentityAssociation";
 const UPDATE: &str = "UpdatePodIdentityAssociation";
 const DELETE: &str = "DeletePodIdentityAssociation";
+const ASSUME: &str = "AssumeRole";
 
 /// Another claim of the ServiceAccount.
 const OTHER: &str = "0a1b2c3d-0000-4000-8000-000000000001";
@@ -95,10 +96,10 @@ async fn the_first_claim_creates_the_association() {
 
 #[tokio::test]
 async fn later_claims_are_added() {
-    let stage = existing(&association(&ours(), &[of_other()]), [(UPDATE, ok("{}"))]);
+    let stage = existing(&association(&ours(), &[of_other()]), [(ASSUME, session()), (UPDATE, ok("{}"))]);
     let record = by_pod_identity();
     stage.provision(&record).await.unwrap();
-    assert_eq!(stage.calls(), ["CreateBucket", LIST, DESCRIBE, UPDATE]);
+    assert_eq!(stage.calls(), ["CreateBucket", LIST, DESCRIBE, ASSUME, UPDATE]);
     assert_eq!(policy(&stage, UPDATE), [vec![of_other()], of_claim(&record)].concat());
     let stage = existing(&association(&ours(), &of_claim(&record)), []);
     stage.provision(&record).await.unwrap();
@@ -146,6 +147,11 @@ async fn a_full_association_says_what_to_do() {
     let refused = stage.provision(&by_pod_identity()).await.unwrap_err();
     assert_eq!((refused.reason(), refused.class()), ("AssociationFull", FailureClass::Terminal));
     assert!(refused.to_string().contains("another ServiceAccount"), "{refused}");
+    // STS would give no session to any pod of the ServiceAccount.
+    let packed = [(ASSUME, iam_error(400, "PackedPolicyTooLarge"))];
+    let stage = existing(&association(&ours(), &[of_other()]), packed);
+    assert_eq!(stage.provision(&by_pod_identity()).await.unwrap_err().reason(), "AssociationFull");
+    assert_eq!(stage.calls().last().map(String::as_str), Some(ASSUME), "nothing is written");
     let answers =
         [("CreateBucket", bare(200)), (LIST, listed(&[])), (CREATE, eks_error(400, "ResourceLimitExceededException"))];
     let refused = Stage::answering(answers).provision(&by_pod_identity()).await.unwrap_err();
@@ -247,21 +253,21 @@ async fn access_is_tried_with_a_session_as_pods_get_it() {
     let record = by_pod_identity();
     let both = [of_claim(&record), vec![of_other()]].concat();
     let empty = ok("<ListBucketResult></ListBucketResult>");
-    let answers = [("AssumeRole", session()), ("ListObjectsV2", empty), ("GetObject", s3_error(404, "NoSuchKey"))];
+    let answers = [(ASSUME, session()), ("ListObjectsV2", empty), ("GetObject", s3_error(404, "NoSuchKey"))];
     let stage = shown(&association(&ours(), &both), answers);
     assert_eq!(stage.probe_as_owner(&record).await.unwrap(), Probe::Usable);
-    let sent = stage.sent("AssumeRole");
+    let sent = stage.sent(ASSUME);
     assert!(sent.contains("role%2Fbuckets-of-pods") && sent.contains("&Policy=") && !sent.contains("Tags"), "{sent}");
     assert!(sent.contains("other"), "the policy is that of the association: {sent}");
     assert!(stage.signers().iter().any(|(operation, key)| operation == "GetObject" && key == "ASIA1"));
 
-    for (code, reason) in [
-        ("AccessDenied", "PodRoleRefused"),
-        ("RegionDisabledException", "PodRoleRefused"),
-        ("PackedPolicyTooLarge", "AssociationFull"),
-        ("InvalidClientTokenId", "CredentialsRefused"),
+    for (status, code, reason) in [
+        (403, "AccessDenied", "PodRoleRefused"),
+        (403, "RegionDisabledException", "PodRoleRefused"),
+        (400, "PackedPolicyTooLarge", "AssociationFull"),
+        (403, "InvalidClientTokenId", "CredentialsRefused"),
     ] {
-        let answers = [("AssumeRole", iam_error(403, code))];
+        let answers = [(ASSUME, iam_error(status, code))];
         let refused = shown(&association(&ours(), &both), answers).probe_as_owner(&record).await.unwrap_err();
         assert_eq!((refused.reason(), refused.class()), (reason, FailureClass::Terminal), "{code}");
         assert!(reason != "PodRoleRefused" || refused.to_string().contains("trust policy"), "{refused}");
@@ -307,16 +313,16 @@ async fn an_association_that_cannot_be_used_is_named_and_not_written() {
         (unreadable, "cannot be read"),
     ];
     for (found, part) in &cases {
-        let named = |refused: crate::Error| {
+        let named = |refused: &crate::Error| {
             assert_eq!((refused.reason(), refused.class()), ("AssociationTaken", FailureClass::Terminal), "{refused}");
             assert!(refused.to_string().contains(part), "{refused}");
         };
         let stage = existing(found, []);
-        named(stage.provision(&record).await.unwrap_err());
-        named(shown(found, []).probe_as_owner(&record).await.unwrap_err());
+        named(&stage.provision(&record).await.unwrap_err());
+        named(&shown(found, []).probe_as_owner(&record).await.unwrap_err());
         let tagged = ("GetBucketTagging", bucket_tags_of(&record));
         let stage = Stage::answering([tagged, (LIST, listed(&["a-1"])), (DESCRIBE, ok(found.to_string()))]);
-        named(stage.check(&record, &[]).await.unwrap_err());
+        named(&stage.check(&record, &[]).await.unwrap_err());
     }
     // What the claim has there can be removed, and the role stays that of the others.
     for (found, _) in &cases[..3] {

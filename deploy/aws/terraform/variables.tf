@@ -37,7 +37,7 @@ variable "keyless" {
 }
 
 variable "pod_identity" {
-  description = "The same for StorageClasses with eksCluster, of the EKS cluster cluster_name. There is then a role for pods, and the operator can associate it with ServiceAccounts of the cluster."
+  description = "The same for StorageClasses with eksCluster, of the EKS cluster cluster_name. There is then a role for pods, and the operator can associate it with ServiceAccounts of the cluster. It is named like the operator's, with -pods at the end: 64 characters at most."
   type        = bool
   default     = false
 }

@@ -294,7 +294,7 @@ async fn orphans_finds_and_removes_what_nobody_has() {
 
 /// A policy has no room for the names of claims.
 #[tokio::test]
-async fn access_to_a_bucket_of_others_is_an_orphan_only_without_its_claim() {
+async fn access_is_an_orphan_only_without_its_claim() {
     let stage = Stage::new().await;
     let world = &stage.world;
     let bucket = world.unique("existing");
@@ -323,7 +323,8 @@ async fn access_to_a_bucket_of_others_is_an_orphan_only_without_its_claim() {
 
     let operator = Operator::start(world, Kind::InProcess).await;
     world.wait_bound("live").await;
-    apply(world, "lost", &["--only", &name, "--action", "revoke", "--class", &class]).await;
+    // The name of the claim is not known any more.
+    apply(world, &lost, &["--only", &name, "--action", "revoke", "--class", &class]).await;
     assert_eq!(stage.ids().await, [id_of(&live)]);
     stage.pod().await.put(&bucket, "precious").await.unwrap();
     operator.stop().await;

@@ -15,8 +15,6 @@ use crate::support::{PATIENCE, bucket_of};
 
 /// More than the calls that change something.
 const MOST: usize = 10;
-/// A call of the killed operator may reach EKS after those of the next one, and takes away what these wrote: checks restore it.
-const RESYNC: &[&str] = &["--resync=2s"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_statement_and_no_association_is_lost_or_left() {
@@ -30,7 +28,7 @@ async fn no_statement_and_no_association_is_lost_or_left() {
 async fn come_and_go(number: usize, when: When) -> bool {
     let stage = Stage::new().await;
     let world = &stage.world;
-    let operator = Binary::start(world, RESYNC, &[]);
+    let operator = Binary::start(world, &[], &[]);
     stage.claim("gone").await;
     world.wait_bound("gone").await;
     world.wait_event("gone", "Bound").await;
@@ -51,7 +49,7 @@ async fn come_and_go(number: usize, when: When) -> bool {
     world.aws.leave_alone();
     gate.open();
 
-    let operator = Binary::start(world, RESYNC, &[]);
+    let operator = Binary::start(world, &[], &[]);
     settled(world).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);
     let at = format!("call {number}, {when:?}");

@@ -35,7 +35,6 @@ pub(super) fn cluster(parts: &Parts) -> String {
 pub(super) fn resource(call: &AwsCall, cluster: &str, action: &str, account: &str) -> String {
     let of_eks = |kind: &str| format!("arn:aws:eks:{REGION}:{account}:{kind}");
     match action {
-        // The role stays that of the association if the call names none.
         action if action.starts_with("iam:") => call.field("roleArn").unwrap_or_default(),
         "eks:ListPodIdentityAssociations" | "eks:CreatePodIdentityAssociation" | "eks:DescribeCluster" => {
             of_eks(&format!("cluster/{cluster}"))

@@ -14,21 +14,18 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
+use crate::class::pod_identity::role_name;
 use crate::class::target::{AssociationSpec, Target};
 use crate::client::call::{CallError, Operation, Resource};
 use crate::client::error::{AssociationProblem, Error};
 use crate::client::store::Store;
 use crate::iam::eks::{self, Found};
+use crate::iam::session;
 use crate::iam::session_policy::SessionPolicy;
 use crate::s3::tags::{self, Tags};
 use bucket_provisioner::store::{
     AccessRemoval, AppCredentials, Checkup, ClaimId, Probe, ResourceKind, TaggedResource, rate_wait,
 };
-
-/// How long the session with which access is tried is valid, in seconds: the shortest that STS grants.
-const LENGTH: i32 = 900;
-/// CloudTrail shows it.
-const NAME: &str = "aws-s3-provisioner-probe";
 
 /// How long a claim waits for others that change the same association. It is tried again later.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -145,12 +142,16 @@ impl Association<'_> {
         Err(Error::AssociationFull { service_account }.without_side_effects())
     }
 
+    /// The policy that the association should have, if pods do not get what the claim has now.
+    fn differing(&self, found: &Found, present: &SessionPolicy) -> Option<SessionPolicy> {
+        let wanted = present.clone().with(self.target, &self.spec.uid);
+        let is_same = wanted.is_same(present) && found.gives(self.spec.role);
+        (!is_same).then_some(wanted)
+    }
+
     /// Writes what differs from what the claim has now, and returns whether something did.
     async fn change(&self, found: &Found, present: &SessionPolicy, last: &mut Last) -> Result<bool, Error> {
-        let wanted = present.clone().with(self.target, &self.spec.uid);
-        if wanted.is_same(present) && found.gives(self.spec.role) {
-            return Ok(false);
-        }
+        let Some(wanted) = self.differing(found, present) else { return Ok(false) };
         self.require_room(&wanted)?;
         if wanted.is_of_others(&self.spec.uid) {
             self.require_settled(last)?;
@@ -254,8 +255,7 @@ impl Association<'_> {
         let not_yet = |why: &str| Ok(Err(Probe::NotYet(why.to_owned())));
         let Some(found) = self.find(&None).await? else { return not_yet("EKS does not show the association yet") };
         let policy = self.usable_policy(&found)?;
-        let wanted = policy.clone().with(self.target, &self.spec.uid);
-        if !wanted.is_same(policy) || !found.gives(self.spec.role) {
+        if self.differing(&found, policy).is_some() {
             return not_yet("EKS does not show the last change of the association yet");
         }
         assume(self.store, self.spec, &found.text).await.map(Ok)
@@ -282,7 +282,7 @@ impl Association<'_> {
         if found.tag(tags::MANAGED_BY) != Some(self.provisioner) {
             return Ok(Vec::new());
         }
-        let role = found.role.rsplit('/').next().unwrap_or_default();
+        let role = role_name(&found.role);
         let uids = found.policy.as_ref().map(SessionPolicy::uids).unwrap_or_default();
         let claims = uids.into_iter().map(|uid| {
             // The policy has no room for names.
@@ -328,12 +328,12 @@ fn note(last: &mut Last, changed: Option<DateTime>) {
 async fn assume(store: &Store, spec: &AssociationSpec<'_>, policy: &str) -> Result<AppCredentials, Error> {
     let resource = || Resource::association(spec.service_account);
     let Some(sts) = &store.sts else { return Err(store.unreadable(Operation::AssumeRole, resource()).into()) };
-    let request = sts.assume_role().role_arn(spec.role).role_session_name(NAME).duration_seconds(LENGTH).policy(policy);
+    let request = sts.assume_role().role_arn(spec.role).role_session_name(session::NAME);
+    let request = request.duration_seconds(session::LENGTH).policy(policy);
     let answer = store.call(Operation::AssumeRole, resource(), || request.clone().send()).await;
     let answer = answer.map_err(|error| refused(spec, error))?;
     let keys = answer.credentials.ok_or_else(|| store.unreadable(Operation::AssumeRole, resource()))?;
-    let session = AppCredentials::new(keys.access_key_id, keys.secret_access_key.into());
-    Ok(session.with_session_token(keys.session_token.into()))
+    Ok(session::credentials(keys))
 }
 
 /// Whether the role can be assumed, with what a policy would give to the claim.

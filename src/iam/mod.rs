@@ -7,6 +7,7 @@ pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod revoke;
 pub(crate) mod role;
+mod session;
 pub(crate) mod session_policy;
 pub(crate) mod upkeep;
 pub(crate) mod user;

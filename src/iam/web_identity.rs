@@ -5,12 +5,8 @@ use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource,
 use crate::client::clients::Clients;
 use crate::client::error::Error;
 use crate::client::remedy::aws_message;
+use crate::iam::session;
 use bucket_provisioner::store::{AppCredentials, ExposeSecret as _, Probe, SecretString};
-
-/// How long the session is valid, in seconds: the shortest that STS grants.
-const LENGTH: i32 = 900;
-/// CloudTrail shows it.
-const NAME: &str = "aws-s3-provisioner-probe";
 
 /// The codes with which STS refuses a token ("AssumeRoleWithWebIdentity", STS API reference).
 const INVALID_TOKEN: &str = "InvalidIdentityToken";
@@ -35,13 +31,12 @@ pub(crate) async fn assume(
     let Some(sts) = clients.anonymous_sts(target) else {
         return Err(failed(Cause::NotSent("the endpoint of STS is not known".to_owned())));
     };
-    let request = sts.assume_role_with_web_identity().role_arn(role.arn()).role_session_name(NAME);
-    let request = request.duration_seconds(LENGTH).web_identity_token(token.expose_secret());
+    let request = sts.assume_role_with_web_identity().role_arn(role.arn()).role_session_name(session::NAME);
+    let request = request.duration_seconds(session::LENGTH).web_identity_token(token.expose_secret());
     match observe(clients.observer(), call.clone(), request.send()).await {
         Ok(answer) => {
             let keys = answer.credentials.ok_or_else(|| failed(Cause::Unreadable))?;
-            let session = AppCredentials::new(keys.access_key_id, keys.secret_access_key.into());
-            Ok(Ok(session.with_session_token(keys.session_token.into())))
+            Ok(Ok(session::credentials(keys)))
         }
         // A role that is new, or whose trust policy is.
         Err(error) if error.code() == "AccessDenied" => Ok(Err(Probe::Denied(error.code().to_owned()))),

@@ -16,7 +16,7 @@ use crate::support::{World, bucket_of};
 /// More than the calls that change something.
 const MOST: usize = 12;
 /// How many operators run at the same time.
-pub(super) const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 6;
 
 /// Whether the call reaches AWS before the operator is killed.
 #[derive(Debug, Clone, Copy)]
@@ -27,10 +27,42 @@ pub(super) enum When {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_policy_and_no_role_is_lost_or_left() {
-    let points: Vec<_> = (0..MOST).flat_map(|number| [(number, When::Before), (number, When::After)]).collect();
-    let runs = sampled("keyless", points).into_iter().map(|(number, when)| come_and_go(number, when));
+    at_each_call("keyless", MOST, come_and_go).await;
+}
+
+/// Does this for each of the first calls that change something, and for both times; it returns whether there was such a call.
+pub(super) async fn at_each_call<F>(name: &str, most: usize, run: impl Fn(usize, When) -> F)
+where
+    F: Future<Output = bool>,
+{
+    let points: Vec<_> = (0..most).flat_map(|number| [(number, When::Before), (number, When::After)]).collect();
+    let runs = sampled(name, points).into_iter().map(|(number, when)| run(number, when));
     let reached: Vec<bool> = stream::iter(runs).buffer_unordered(AT_ONCE).collect().await;
     assert!(reached.contains(&true), "no call was reached");
+}
+
+/// Holds this call that changes something in AWS, or its answer.
+pub(super) fn hold(world: &World, number: usize, when: When) -> Gate {
+    let (gate, made) = (Gate::closed(), Arc::new(AtomicUsize::new(0)));
+    let held = gate.clone();
+    world.aws.inject(move |call| match (call.mutates && made.fetch_add(1, Ordering::Relaxed) == number, when) {
+        (false, _) => Verdict::Pass,
+        (true, When::Before) => Verdict::Hold(held.clone()),
+        (true, When::After) => Verdict::HoldAnswer(held.clone()),
+    });
+    gate
+}
+
+/// Kills the operator at the call that is held; or when all has settled, if there is none. Returns whether there was one.
+pub(super) async fn kill(world: &World, operator: Binary, gate: Gate) -> bool {
+    let was_reached = tokio::select! {
+        reached = gate.reached() => reached,
+        () = settled(world) => false,
+    };
+    operator.kill().await;
+    world.aws.leave_alone();
+    gate.open();
+    was_reached
 }
 
 /// Kills the operator at this call that changes something in AWS; returns whether there was one.
@@ -42,22 +74,10 @@ async fn come_and_go(number: usize, when: When) -> bool {
     world.wait_event("gone", "Bound").await;
     let shared = role(&world, "gone").await;
 
-    let (gate, made) = (Gate::closed(), Arc::new(AtomicUsize::new(0)));
-    let held = gate.clone();
-    world.aws.inject(move |call| match (call.mutates && made.fetch_add(1, Ordering::Relaxed) == number, when) {
-        (false, _) => Verdict::Pass,
-        (true, When::Before) => Verdict::Hold(held.clone()),
-        (true, When::After) => Verdict::HoldAnswer(held.clone()),
-    });
+    let gate = hold(&world, number, when);
     let created = world.claim_with("photos", spec(&class, "web"));
     let (created, ()) = tokio::join!(created, world.delete_claim("gone"));
-    let was_reached = tokio::select! {
-        reached = gate.reached() => reached,
-        () = settled(&world) => false,
-    };
-    operator.kill().await;
-    world.aws.leave_alone();
-    gate.open();
+    let was_reached = kill(&world, operator, gate).await;
 
     let operator = Binary::start(&world, &[], &[]);
     settled(&world).await;

@@ -34,8 +34,7 @@ pub(crate) fn parameters<P: Provisioner>(record: &Record) -> Result<Recorded<P>,
     P::Parameters::recorded(record).map_err(Refusal::RecordedParametersUnreadable)
 }
 
-/// Reads the provisioning credentials that a record refers to. They are not cached, so an edited Secret is used at
-/// once.
+/// Reads the provisioning credentials that a record refers to. An edited Secret is used at once.
 ///
 /// # Errors
 /// [`Error::OwnerSecretNotFound`], those of [`parse`], and
@@ -48,12 +47,10 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
         Some(reference) => {
             ctx.memory.entry(&record.claim, |m| m.waits.depends_on(reference));
             ctx.owner_secrets.watch(&ctx.client, reference);
-            let api = ctx.secrets_in(&reference.namespace);
-            let found = api.get_opt(&reference.name).await;
+            let found = ctx.owner_secrets.read(&ctx.client, reference).await;
             let found = found.map_err(Error::kubernetes("read the Secret with the provisioning credentials"))?;
             version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
             ctx.memory.entry(&record.claim, |m| m.waits.has_read(version.clone()));
-            ctx.owner_secrets.saw(reference, version.as_deref());
             source(reference, found)?
         }
     };

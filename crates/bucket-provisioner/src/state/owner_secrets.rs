@@ -1,4 +1,4 @@
-//! Watches the Secrets with provisioning credentials, each by its name, and reports changes.
+//! Reads the Secrets with provisioning credentials, watches each by its name, and reports changes.
 //!
 //! This wakes claims that wait until a Secret appears or is corrected. Only Secrets that records refer to are watched,
 //! and only their metadata.
@@ -25,16 +25,21 @@ use operator_runtime::kubernetes::watch::watch;
 /// A watch without a request for this time is not needed: claims that wait request it every few minutes.
 const UNUSED: Duration = Duration::from_secs(3600);
 
+/// How long claims share what was read of a Secret. Hundreds of claims that are created or deleted together need it in
+/// each second; an edited one counts at once, as far as the watch shows, and else after this time.
+const SHARED: Duration = Duration::from_secs(1);
+
 /// A Secret and its resource version after a change.
 pub(crate) type Change = (SecretRef, Option<String>);
 
-/// The watches. Dropping it ends them.
-#[derive(Debug)]
+/// The watches. Dropping it ends them. Not Debug, because a Secret would print its data.
 pub(crate) struct OwnerSecrets {
     observer: Observer,
     changes: mpsc::UnboundedSender<Change>,
     watched: Mutex<Watched>,
     versions: Arc<Mutex<HashMap<SecretRef, String>>>,
+    /// What was read, and when that began.
+    recent: Mutex<HashMap<SecretRef, (Instant, Secret)>>,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +59,8 @@ impl OwnerSecrets {
     /// No watches yet, and the receiver of changes.
     pub(crate) fn new(observer: Observer) -> (Self, mpsc::UnboundedReceiver<Change>) {
         let (changes, receiver) = mpsc::unbounded_channel();
-        (Self { observer, changes, watched: Mutex::default(), versions: Arc::default() }, receiver)
+        let (watched, versions, recent) = (Mutex::default(), Arc::default(), Mutex::default());
+        (Self { observer, changes, watched, versions, recent }, receiver)
     }
 
     /// The newest resource version of a Secret that is known.
@@ -62,9 +68,29 @@ impl OwnerSecrets {
         self.versions.lock().get(secret).cloned()
     }
 
-    /// Remembers the version of a Secret that was read, unless a newer one is known.
-    pub(crate) fn saw(&self, secret: &SecretRef, version: Option<&str>) {
-        note_version(&self.versions, secret, version);
+    /// Reads a Secret, or takes what was read less than a second ago.
+    ///
+    /// # Errors
+    /// Kubernetes refused.
+    pub(crate) async fn read(&self, client: &Client, secret: &SecretRef) -> Result<Option<Secret>, kube::Error> {
+        if let Some(found) = self.recent(secret) {
+            return Ok(Some(found));
+        }
+        let begun = Instant::now();
+        let api: Api<Secret> = Api::namespaced(client.clone(), &secret.namespace);
+        let found = api.get_opt(&secret.name).await?;
+        if let Some(found) = &found {
+            note_version(&self.versions, secret, found.metadata.resource_version.as_deref());
+            self.recent.lock().insert(secret.clone(), (begun, found.clone()));
+        }
+        Ok(found)
+    }
+
+    /// What was read just now, unless a newer version is known.
+    fn recent(&self, secret: &SecretRef) -> Option<Secret> {
+        let recent = self.recent.lock();
+        let (_, found) = recent.get(secret).filter(|(begun, _)| begun.elapsed() < SHARED)?;
+        (found.metadata.resource_version == self.version(secret)).then(|| found.clone())
     }
 
     /// Watches a Secret from now on, if it is not watched yet.
@@ -93,6 +119,7 @@ impl OwnerSecrets {
     /// Ends the watches that nobody has asked for in a while, unless the Secret's keys are `shared`. Otherwise the watch of
     /// a class that was retired, with its Secret and the permission to watch it, would fail forever.
     pub(crate) fn end_unused(&self, shared: impl Fn(&SecretRef) -> bool) {
+        self.recent.lock().retain(|_, (begun, _)| begun.elapsed() < SHARED);
         let is_unused = |watch: &Watch| watch.asked.elapsed() > UNUSED;
         let unused: Vec<_> = self
             .watched
@@ -131,20 +158,58 @@ fn note_version(versions: &Mutex<HashMap<SecretRef, String>>, secret: &SecretRef
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use std::future::pending;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http::{Request, Response};
     use kube::client::Body;
+    use serde_json::json;
     use tower::service_fn;
 
     use super::*;
+
+    fn named(name: &str) -> SecretRef {
+        SecretRef { namespace: "ns".into(), name: name.into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_is_read_once_a_second_unless_it_changes() {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        let answers = service_fn(move |request: Request<Body>| {
+            let number = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            let (status, body) = match request.uri().path().ends_with("/gone") {
+                true => (404, json!({ "kind": "Status", "code": 404, "reason": "NotFound", "message": "" })),
+                false => (200, json!({ "metadata": { "resourceVersion": number.to_string() } })),
+            };
+            let answer = Response::builder().status(status).body(Body::from(body.to_string().into_bytes()));
+            async { Ok::<_, std::convert::Infallible>(answer.unwrap()) }
+        });
+        let client = Client::new(answers, "here");
+        let (secrets, _changes) = OwnerSecrets::new(Observer::default());
+        let owner = named("owner");
+        let read = async |secret: &SecretRef| {
+            let found = secrets.read(&client, secret).await.unwrap();
+            found.and_then(|found| found.metadata.resource_version)
+        };
+        assert_eq!((read(&owner).await.as_deref(), read(&owner).await.as_deref()), (Some("1"), Some("1")));
+        note_version(&secrets.versions, &owner, Some("2"));
+        assert_eq!(read(&owner).await.as_deref(), Some("2"), "the watch has shown that it was edited");
+        tokio::time::advance(SHARED).await;
+        assert_eq!(read(&owner).await.as_deref(), Some("3"), "a watch can be behind");
+        assert_eq!((read(&named("gone")).await, read(&named("gone")).await), (None, None));
+        assert_eq!(requests.load(Ordering::Relaxed), 5, "that there is none is not remembered");
+        tokio::time::advance(SHARED).await;
+        secrets.end_unused(|_| false);
+        assert!(secrets.recent.lock().is_empty(), "keys are not kept longer than they are used");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_nobody_needs_any_more_ends() {
         let silent = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
         let client = Client::new(silent, "here");
         let (secrets, _changes) = OwnerSecrets::new(Observer::default());
-        let named = |name: &str| SecretRef { namespace: "ns".into(), name: name.into() };
         let (retired, shared, asked) = (named("retired"), named("shared"), named("asked"));
         for secret in [&retired, &shared, &asked] {
             secrets.watch(&client, secret);

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::class::environment::Environment;
 use crate::class::namespace::AccountRegional;
 use crate::class::params::{ClassParameters, DEFAULT_REGION};
-use crate::class::target::Target;
+use crate::class::target::{self, Target};
 use crate::class::{names, plan};
 use crate::client::call::{Operation, Resource};
 use crate::client::clients::Clients;
@@ -256,6 +256,15 @@ impl Provisioner for AwsProvisioner {
             target.endpoints.s3_is_foreign() && (!target.has_own_access() || target.endpoints.iam_is_foreign())
         };
         if self.target(record).is_ok_and(is_elsewhere) { LAG_ELSEWHERE } else { LAG }
+    }
+
+    /// A role is named for its ServiceAccount and the provider; an association belongs to its cluster, whichever role it gives.
+    fn is_same_access(&self, one: &Record, other: &Record) -> bool {
+        let [(account, cluster, user), others] = [one, other].map(|record| {
+            let Plan { service_account, user, state, .. } = &record.plan;
+            (service_account.as_ref().map(|account| &account.name), state.get(target::state::EKS_CLUSTER), user)
+        });
+        (account, cluster) == (others.0, others.1) && (cluster.is_some() || user == others.2)
     }
 
     async fn account(&self, call: &Call<'_, Self>) -> Result<Option<String>, Error> {

@@ -10,7 +10,7 @@ use provisioner_conformance::sampled;
 
 use super::{keyless, pod, policies, role, spec, wait_access};
 use crate::support::operator::Binary;
-use crate::support::proxy::{Gate, Verdict};
+use crate::support::proxy::{Call, Gate, Proxy, Upstream, Verdict};
 use crate::support::{World, bucket_of};
 
 /// More than the calls that change something.
@@ -41,11 +41,12 @@ where
     assert!(reached.contains(&true), "no call was reached");
 }
 
-/// Holds this call that changes something in AWS, or its answer.
-pub(super) fn hold(world: &World, number: usize, when: When) -> Gate {
+/// Holds this call that changes something, or its answer. Leases do not count.
+pub(super) fn hold<U: Upstream>(proxy: &Proxy<U>, number: usize, when: When) -> Gate {
     let (gate, made) = (Gate::closed(), Arc::new(AtomicUsize::new(0)));
     let held = gate.clone();
-    world.aws.inject(move |call| match (call.mutates && made.fetch_add(1, Ordering::Relaxed) == number, when) {
+    let counts = |call: &Call| call.mutates && !call.target.contains("/leases");
+    proxy.inject(move |call| match (counts(call) && made.fetch_add(1, Ordering::Relaxed) == number, when) {
         (false, _) => Verdict::Pass,
         (true, When::Before) => Verdict::Hold(held.clone()),
         (true, When::After) => Verdict::HoldAnswer(held.clone()),
@@ -74,7 +75,7 @@ async fn come_and_go(number: usize, when: When) -> bool {
     world.wait_event("gone", "Bound").await;
     let shared = role(&world, "gone").await;
 
-    let gate = hold(&world, number, when);
+    let gate = hold(&world.aws, number, when);
     let created = world.claim_with("photos", spec(&class, "web"));
     let (created, ()) = tokio::join!(created, world.delete_claim("gone"));
     let was_reached = kill(&world, operator, gate).await;

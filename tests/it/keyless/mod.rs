@@ -2,6 +2,7 @@
 
 mod kills;
 mod lost;
+mod moving;
 mod pod_identity;
 mod pod_kills;
 mod policy;

@@ -23,7 +23,7 @@ async fn come_and_go(number: usize, when: When) -> bool {
     world.wait_bound("gone").await;
     world.wait_event("gone", "Bound").await;
 
-    let gate = hold(world, number, when);
+    let gate = hold(&world.aws, number, when);
     let (uid, ()) = tokio::join!(stage.claim("photos"), world.delete_claim("gone"));
     let was_reached = kill(world, operator, gate).await;
 

@@ -40,7 +40,7 @@ use operator_runtime::name::OBJECT_NAME;
 #[x_kube(
     // Like the Go library, the operator writes the name of the bucket into bucketName: a generated one, or that of the class.
     validation = ("!has(self.bucketName) || !has(self.generateBucketName) || has(self.objectBucketName) || self.bucketName.matches('-[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$')", "set either spec.bucketName or spec.generateBucketName, not both"),
-    validation = ("!has(oldSelf.objectBucketName) || self.storageClassName == oldSelf.storageClassName", "spec.storageClassName cannot be changed once the claim is bound; delete the claim and create a new one"),
+    validation = ("!has(oldSelf.objectBucketName) || self.storageClassName == oldSelf.storageClassName || (has(self.additionalConfig) && 'serviceAccountName' in self.additionalConfig)", "spec.storageClassName cannot be changed once the claim is bound; delete the claim and create a new one. To move it to a class without keys, set additionalConfig.serviceAccountName, too"),
     validation = ("!has(oldSelf.objectBucketName) || !has(oldSelf.bucketName) || !has(self.bucketName) || self.bucketName == oldSelf.bucketName", "spec.bucketName cannot be changed once the claim is bound; delete the claim and create a new one"),
     validation = ("!has(oldSelf.objectBucketName) || !has(oldSelf.generateBucketName) || !has(self.generateBucketName) || self.generateBucketName == oldSelf.generateBucketName", "spec.generateBucketName cannot be changed once the claim is bound; delete the claim and create a new one"),
     validation = ("!has(oldSelf.objectBucketName) || !has(self.objectBucketName) || self.objectBucketName == oldSelf.objectBucketName", "spec.objectBucketName is set by the operator and cannot be changed"),

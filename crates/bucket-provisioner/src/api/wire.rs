@@ -179,6 +179,8 @@ pub mod state {
     pub const SERVICE_ACCOUNT_NAME: &str = "serviceAccountName";
     /// The audience of its tokens; absent if the store needs none.
     pub const TOKEN_AUDIENCE: &str = "tokenAudience";
+    /// Access that the claim had before it was moved to another class or cluster, until it is revoked; JSON.
+    pub const PREVIOUS_ACCESS: &str = "previousAccess";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
     /// Age at which keys are rotated, in seconds.
@@ -209,7 +211,8 @@ pub mod state {
     /// Begin the keys of several entries.
     pub const FAMILIES: [&str; 3] = [OUTPUT, SETTING, CLAIM_SETTING];
     /// The keys that a store must not use; nor those that begin with one of [`FAMILIES`].
-    pub const ALL: [&str; 36] = [
+    pub const ALL: [&str; 37] = [
+        PREVIOUS_ACCESS,
         SERVICE_ACCOUNT_NAME,
         TOKEN_AUDIENCE,
         NAME_SUFFIX,

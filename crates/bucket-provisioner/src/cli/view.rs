@@ -11,7 +11,7 @@ use crate::decide::claim::Claim;
 use crate::decide::class::{Class, ClassLookup};
 use crate::decide::ownership::{OwnershipFacts, RequiredAction, is_ours, required_action};
 use crate::decide::record;
-use crate::store::{ResourceKind, TaggedResource};
+use crate::store::{ResourceKind, TaggedResource, previous_access};
 
 /// The claims of the chosen namespaces, and all ObjectBuckets and StorageClasses.
 pub(crate) struct View {
@@ -131,6 +131,8 @@ impl Records {
         let state = |key: &str| record::state(&object, key);
         self.buckets.extend(record::bucket(&object).map(str::to_owned));
         self.users.extend(state(wire::state::USER_NAME).map(str::to_owned));
+        let previous = state(wire::state::PREVIOUS_ACCESS).and_then(|text| previous_access::read_recorded(text).ok());
+        self.users.extend(previous.into_iter().flatten().filter_map(|previous| previous.user_name));
         let index = self.all.len();
         for previous in state(wire::state::FORMER_CLAIM_UIDS).into_iter().flat_map(|uids| uids.split(',')) {
             self.claims.entry(previous.to_owned()).or_insert(index);

@@ -18,7 +18,7 @@ use crate::decide::store_outputs;
 use crate::error::Error;
 use crate::store::{
     Access, Changes, ClaimId, Endpoint, Mode, OnDelete, OwnerRef, Plan, ReclaimPolicy, Record, RoleRef, Rotation,
-    SecretRef, ServiceAccount, Settings, SharedFrom,
+    SecretRef, ServiceAccount, Settings, SharedFrom, previous_access,
 };
 
 /// The value of [`wire::state::HANDED_OVER`].
@@ -71,6 +71,7 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         class_name: _,
         reclaim_policy: _,
         credentials_published,
+        previous_access,
         plan,
     } = record;
     let Plan {
@@ -126,6 +127,9 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     }
     if *credentials_published {
         set(wire::state::HANDED_OVER, TRUE);
+    }
+    if let Some(previous) = previous_access::recorded(previous_access) {
+        set(wire::state::PREVIOUS_ACCESS, &previous);
     }
     if let Some(user) = user {
         set(wire::state::USER_NAME, user);
@@ -218,6 +222,12 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Decoded, String> {
             Some("Retain") => ReclaimPolicy::Retain,
             Some(other) => return Err(format!("spec.reclaimPolicy is {other:?}, neither Delete nor Retain")),
             None => return Err(missing("spec.reclaimPolicy")),
+        },
+        previous_access: match state.take(wire::state::PREVIOUS_ACCESS) {
+            Some(text) => previous_access::read_recorded(&text).map_err(|why| {
+                format!("spec.additionalState.{} cannot be read: {why}", wire::state::PREVIOUS_ACCESS)
+            })?,
+            None => Vec::new(),
         },
         plan: plan(object, mode, state)?,
     };
@@ -468,35 +478,23 @@ pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
     json!({ "metadata": { "uid": stored.uid }, "spec": { "additionalState": state } })
 }
 
-/// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the
-/// account, whether its credentials were published, what its keys may do, what is set for the bucket, and the uids of the claim
-/// whose bucket it shares.
+/// The merge patch from `stored` to `record`: of what differs in `spec.additionalState`, with what some CRDs prune. Bucket,
+/// endpoint and reclaimPolicy cannot change.
 pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
-    let Record { claim, former_uids, cluster, account, credentials_published, .. } = record;
+    let Record { claim, cluster, account, credentials_published, .. } = record;
     let mut state = json!({
         wire::state::CLUSTER_UID: cluster,
         wire::state::ACCOUNT_ID: account,
         wire::state::HANDED_OVER: credentials_published.then_some(TRUE),
     });
-    let mut spec = json!({ "claimRef": reference(claim) });
-    if *claim != stored.record.claim {
-        state[wire::state::CLAIM_NAMESPACE] = json!(claim.namespace);
-        state[wire::state::CLAIM_NAME] = json!(claim.name);
-        state[wire::state::CLAIM_UID] = json!(claim.uid);
-        state[wire::state::FORMER_CLAIM_UIDS] = json!(former_uids.join(","));
-    }
-    let of_plan = |plan: &Plan| {
-        let mut entries: BTreeMap<String, String> = plan.settings.recorded().collect();
-        let others = plan.access.recorded().chain(creator(plan.shared_from.as_ref()));
-        entries.extend(others.map(|(key, value)| (key.to_owned(), value)));
-        entries.extend(plan.changes.recorded().map(|words| (wire::state::CHANGES.to_owned(), words)));
-        entries
-    };
-    let (before, now) = (of_plan(&stored.record.plan), of_plan(&record.plan));
+    let (before, now) = (additional_state(&stored.record, ""), additional_state(record, ""));
     for key in before.keys().chain(now.keys()).filter(|key| before.get(*key) != now.get(*key)) {
         state[key.as_str()] = json!(now.get(key));
     }
-    spec["additionalState"] = state;
+    let mut spec = json!({ "claimRef": reference(claim), "additionalState": state });
+    if record.class_name != stored.record.class_name {
+        spec["storageClassName"] = json!(record.class_name);
+    }
     json!({ "metadata": { "uid": stored.uid }, "spec": spec })
 }
 
@@ -507,7 +505,7 @@ mod tests {
 
     use super::*;
     use crate::decide::release::{Retained, Schedule};
-    use crate::store::{AccessMode, MaySet};
+    use crate::store::{AccessMode, MaySet, PreviousAccess};
 
     fn settings() -> Settings {
         let mut settings = Settings::default();
@@ -528,6 +526,10 @@ mod tests {
             credentials_published: true,
             class_name: "s3-buckets".into(),
             reclaim_policy: ReclaimPolicy::Retain,
+            previous_access: vec![PreviousAccess::of(
+                &crate::decide::testing::record(),
+                &crate::decide::testing::record().plan,
+            )],
             plan: Plan {
                 bucket: "photos-f30e0389".into(),
                 mode: Mode::Created,
@@ -577,6 +579,31 @@ mod tests {
         object.spec.additional_state.as_mut().unwrap().insert(wire::state::MODE.into(), "created".into());
         let problem = from_object(&object).unwrap_err();
         assert_eq!(problem, "spec.additionalState has bucketClaimName, and mode is \"created\"");
+    }
+
+    #[test]
+    fn access_that_replaces_another_is_written_whole() {
+        let stored = Stored { record: whole(), ..crate::decide::testing::stored() };
+        let mut moved = whole();
+        moved.class_name = "keyless".into();
+        moved.plan.owner = OwnerRef::default();
+        moved.plan.user = Some("role".into());
+        moved.plan.service_account = None;
+        moved.plan.state = [("provider".to_owned(), "here".to_owned())].into();
+        moved.plan.outputs = [("ROLE".to_owned(), "role".to_owned())].into();
+        moved.previous_access.clear();
+        let patch = change(&stored, &moved);
+        let mut object = serde_json::to_value(to_object(&stored.record, "obc-shop-photos", "label")).unwrap();
+        let entries = patch["spec"]["additionalState"].as_object().unwrap();
+        for (key, value) in entries {
+            let state = object["spec"]["additionalState"].as_object_mut().unwrap();
+            match value.is_null() {
+                true => drop(state.remove(key)),
+                false => drop(state.insert(key.clone(), value.clone())),
+            }
+        }
+        object["spec"]["storageClassName"] = patch["spec"]["storageClassName"].clone();
+        assert_eq!(object, serde_json::to_value(to_object(&moved, "obc-shop-photos", "label")).unwrap());
     }
 
     #[test]

@@ -7,12 +7,14 @@ pub(crate) mod claim;
 pub(crate) mod class;
 pub(crate) mod codec;
 pub(crate) mod edit;
+pub(crate) mod ignored;
 pub(crate) mod keys;
 pub(crate) mod legacy;
 pub(crate) mod lookup;
 pub(crate) mod metadata;
 #[cfg(test)]
 mod model;
+pub(crate) mod moving;
 pub(crate) mod notice;
 pub(crate) mod orphan;
 pub(crate) mod output_data;

@@ -3,17 +3,19 @@
 use serde_json::Value;
 
 use crate::api::{ObjectBucket, wire};
-use crate::decide::claim::{Claim, wanted};
+use crate::decide::action::Action;
+use crate::decide::claim::{Claim, WantedBucket, wanted};
 use crate::decide::class::{Class, ClassLookup};
 use crate::decide::codec;
 use crate::decide::lookup::Found;
+use crate::decide::moving;
 use crate::decide::record::{self, Stored};
 use crate::decide::release;
 use crate::decide::request::{self, Asked, Labels};
 use crate::decide::settings::Config;
 use crate::decide::sharing::{Creator, Creators};
 use crate::error::{Error, RecordProblem};
-use crate::store::{Changes, Mode, Plan, Provisioner, ReclaimPolicy, Record, ServiceAccount};
+use crate::store::{Changes, Mode, Plan, Provisioner, ReclaimPolicy, Record, ServiceAccount, previous_access};
 
 /// Of a claim that sets nothing.
 static NOTHING: Config = Config::new();
@@ -49,6 +51,7 @@ pub(crate) fn record<P: Provisioner>(
         class_name: class.name.clone(),
         reclaim_policy,
         credentials_published: false,
+        previous_access: Vec::new(),
         plan,
     })
 }
@@ -119,15 +122,28 @@ pub(crate) fn record_state<P: Provisioner>(
     found: Found,
 ) -> Result<RecordState, Error> {
     let planned = |is_new| planned(surroundings, claim, is_new);
+    // With the access that its class gives now, if that is another one.
+    let moved = |stored: &Stored, record: &Record| {
+        let planned = planned_for_bucket(surroundings, claim, record).filter(|_| stored.bound() && stored.by_us())?;
+        moving::moved(|one, other| surroundings.provisioner.is_same_access(one, other), record, &planned)
+    };
     let adopted = |stored: Box<Stored>| {
-        let record = Box::new(adopted(&stored.record, claim, surroundings.cluster));
+        let record = adopted(&stored.record, claim, surroundings.cluster);
+        let record = Box::new(moved(&stored, &record).unwrap_or(record));
         RecordState::Predecessor { stored, record }
     };
     let proceed = |stored| RecordState::Stored { stored, is_new: false };
     Ok(match found {
         // Its claim was deleted once, and exists again: it was restored with the whole cluster.
         Found::Owned(stored) if stored.release.is_some() => adopted(stored),
-        Found::Owned(stored) if stored.bound() => proceed(stored),
+        Found::Owned(stored) if stored.bound() => {
+            // An admin moves the claim in place.
+            let is_allowed = stored.action == Some(Action::Adopt);
+            match is_allowed.then(|| moved(&stored, &stored.record)).flatten() {
+                Some(record) => RecordState::Predecessor { stored, record: Box::new(record) },
+                None => proceed(stored),
+            }
+        }
         Found::Owned(stored) => match planned(true) {
             Ok(planned) if is_same(&stored.record, &planned) => proceed(stored),
             Ok(_) => RecordState::Outdated(stored),
@@ -171,6 +187,21 @@ fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is
     }
 }
 
+/// The record with what the claim's class gives now to a new claim for the recorded bucket; `None` if it gives nothing.
+fn planned_for_bucket<P: Provisioner>(
+    surroundings: &Surroundings<'_, P>,
+    claim: &Claim,
+    recorded: &Record,
+) -> Option<Record> {
+    let Surroundings { provisioner, provisioner_name, class, labels, creators, .. } = *surroundings;
+    let ClassLookup::Found(class) = class else { return None };
+    let config = claim.spec().ok()?.additional_config.as_ref().or(Some(&NOTHING));
+    let asked = Asked { bucket: &WantedBucket::Recorded(recorded.plan.bucket.clone()), config, creators };
+    let plan = request::plan(provisioner, class, &claim.id, asked, Some(labels));
+    let plan = plan.ok().filter(|_| class.provisioner == provisioner_name)?;
+    Some(Record { class_name: class.name.clone(), plan, ..recorded.clone() })
+}
+
 /// What a damaged ObjectBucket of this claim contained before.
 ///
 /// # Errors
@@ -210,6 +241,7 @@ fn is_same(recorded: &Record, planned: &Record) -> bool {
         class_name,
         reclaim_policy,
         credentials_published: _,
+        previous_access: _,
         plan,
     } = recorded;
     let mut outputs = plan.outputs.iter().filter_map(|(key, value)| Some((planned.plan.outputs.get(key)?, value)));
@@ -232,6 +264,8 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
         let audience = account.audience.or(of_plan);
         planned.plan.service_account = Some(ServiceAccount { audience, ..account });
     }
+    let previous = state(wire::state::PREVIOUS_ACCESS).map(|text| previous_access::read_recorded(&text));
+    planned.previous_access = previous.and_then(Result::ok).unwrap_or_default();
     planned.plan.changes = state(wire::state::CHANGES).map(|words| Changes::of_recorded(&words)).unwrap_or_default();
     if state(wire::state::MODE).is_some() {
         planned.plan.settings = codec::settings(object);

@@ -1,7 +1,8 @@
 //! Reports on claims and records: phase, conditions, and what is new. Pure.
 
 use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucketClaimStatus, wire};
-use crate::decide::claim::{Claim, Ignored};
+use crate::decide::claim::Claim;
+use crate::decide::ignored::Ignored;
 use crate::error::Error;
 use crate::reasons;
 use crate::store::{Failure as _, FailureClass};

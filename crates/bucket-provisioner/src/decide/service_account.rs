@@ -16,6 +16,11 @@ fn named(config: Option<&Config>, has: Capabilities) -> Option<&str> {
     name.filter(|name| has.service_accounts && !name.is_empty())
 }
 
+/// Whether a claim names one.
+pub(crate) fn is_named(config: Option<&Config>) -> bool {
+    config.and_then(|config| config.get(SERVICE_ACCOUNT_NAME)).is_some_and(|name| !name.is_empty())
+}
+
 /// What a claim of this class must set, if its apps have access as this ServiceAccount.
 pub(crate) fn config(class: &Class, name: &str) -> Option<Config> {
     let written = class.parameters.get(AUTHENTICATION);
@@ -68,7 +73,7 @@ pub(crate) fn ignored(config: Option<&Config>, record: &Record, has: Capabilitie
             |name| format!("gives access to ServiceAccount {:?}", settings::shown(name)),
         );
         format!(
-            "spec.additionalConfig.{SERVICE_ACCOUNT_NAME} is {now}, and the bound claim {before}: the edit has no effect; undo it, or create a new claim"
+            "spec.additionalConfig.{SERVICE_ACCOUNT_NAME} is {now}, and the bound claim {before}: the edit has no effect; undo it, or ask an admin to move the claim with the annotation objectbucket.io/orphan=adopt on its ObjectBucket"
         )
     })
 }

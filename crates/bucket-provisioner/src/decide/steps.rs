@@ -26,6 +26,8 @@ pub(crate) struct ProvisionState {
     pub(crate) record_status_is_bound: bool,
     /// The adoption of the record is not finished, or not even recorded.
     pub(crate) adopting: bool,
+    /// The claim gets other access than its apps have.
+    pub(crate) moving: bool,
     pub(crate) progress: Progress,
     pub(crate) upkeep: Upkeep,
 }
@@ -142,6 +144,8 @@ pub(crate) enum Upkeep {
     Rotate,
     /// Delete previous and lost keys.
     Retire,
+    /// Revoke access that the claim had before it was moved.
+    RevokePrevious,
     /// Check and repair bucket and user.
     Check,
 }
@@ -195,6 +199,8 @@ pub(crate) enum ProvisionStep {
     Rotate,
     /// Have the store delete previous and lost keys.
     Retire,
+    /// Have the store revoke access that the claim had before it was moved.
+    RevokePrevious,
     /// Have the store check and repair bucket and user.
     Check,
     /// Nothing is left to do.
@@ -211,6 +217,8 @@ pub(crate) enum ProvisionStep {
 /// - That the bucket may be in use is recorded before an app can start, because it decides whether the bucket outlives its
 ///   claim.
 /// - Signs of binding come last, in the order in which others rely on them.
+/// - A claim that is moved keeps its keys until its new access works, and until the ConfigMap names it: pods that start
+///   meanwhile have one of both.
 /// - Other access is recorded before the store applies it, so that a crash leaves no policy that nobody knows of.
 /// - An adopted record names its new claim before anything in the store does, because the record names the previous
 ///   one, too.
@@ -230,6 +238,9 @@ pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
         // Grant, not provision: a bound bucket that somebody deleted must not be silently recreated, empty.
         Keys::None if !state.credentials_published && state.mode == Mode::Created => Step::Execute(Verb::Provision),
         Keys::None => Step::Execute(Verb::Grant),
+        Keys::Pending { proven: true, .. } if state.moving && !state.progress.config_map_written => {
+            Step::WriteConfigMap
+        }
         Keys::Issued(()) | Keys::Pending { proven: true, .. } | Keys::InSecret { up_to_date: false, .. } => {
             Step::WriteSecret
         }
@@ -246,6 +257,47 @@ pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
             Upkeep::Nothing | Upkeep::Check => Step::Done,
             Upkeep::Rotate => Step::Rotate,
             Upkeep::Retire => Step::Retire,
+            Upkeep::RevokePrevious => Step::RevokePrevious,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A claim with keys, whose access as a ServiceAccount was granted just now.
+    const MOVING: ProvisionState = ProvisionState {
+        finalizer_cached: true,
+        recorded: true,
+        credentials_published: true,
+        mode: Mode::Created,
+        keys: Keys::Pending { keys: (), proven: false },
+        edited: false,
+        record_complete: false,
+        record_status_is_bound: true,
+        adopting: true,
+        moving: true,
+        progress: Progress {
+            finalizer_confirmed: false,
+            config_map_written: false,
+            record_linked: true,
+            status_written: true,
+        },
+        upkeep: Upkeep::Nothing,
+    };
+
+    #[test]
+    fn pods_that_start_during_a_move_have_access() {
+        let mut state = MOVING;
+        assert_eq!(next_provision_step(&state), ProvisionStep::Probe);
+        state.keys.set_proven(true);
+        assert_eq!(next_provision_step(&state), ProvisionStep::WriteConfigMap, "it still has keys, too");
+        state.progress.config_map_written = true;
+        assert_eq!(next_provision_step(&state), ProvisionStep::WriteSecret);
+        state.keys = state.keys.written();
+        assert_eq!(next_provision_step(&state), ProvisionStep::MarkCredentialsPublished, "the grace period begins");
+        let rotated = ProvisionState { moving: false, keys: Keys::Pending { keys: (), proven: true }, ..MOVING };
+        assert_eq!(next_provision_step(&rotated), ProvisionStep::WriteSecret);
     }
 }

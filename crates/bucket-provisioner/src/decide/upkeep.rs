@@ -54,6 +54,8 @@ pub(crate) struct Times {
     pub(crate) replacement: Duration,
     /// Until unused keys may be searched for again.
     pub(crate) key_search: Duration,
+    /// Until access ends that the claim had before it was moved; `None` if there is none.
+    pub(crate) previous: Option<Duration>,
     /// Until the periodic check; `None` if there is none.
     pub(crate) check: Option<Duration>,
     /// The store has to apply a change of the record.
@@ -84,14 +86,17 @@ pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
         Upkeep::Rotate if times.check == Some(Duration::ZERO) => return (Upkeep::Check, None),
         Upkeep::Rotate if !times.replacement.is_zero() => return not_for(times.replacement),
         Upkeep::Retire if !times.key_search.is_zero() => return not_for(times.key_search),
-        Upkeep::Rotate | Upkeep::Retire | Upkeep::Check => return (due, None),
+        Upkeep::Rotate | Upkeep::Retire | Upkeep::RevokePrevious | Upkeep::Check => return (due, None),
+    }
+    if times.previous == Some(Duration::ZERO) {
+        return (Upkeep::RevokePrevious, None);
     }
     if times.asked {
         return if times.key_search.is_zero() { (Upkeep::Check, None) } else { not_for(times.key_search) };
     }
     match times.check {
         Some(Duration::ZERO) => (Upkeep::Check, None),
-        check => (Upkeep::Nothing, [wait, check].into_iter().flatten().min()),
+        check => (Upkeep::Nothing, [wait, check, times.previous].into_iter().flatten().min()),
     }
 }
 
@@ -121,6 +126,7 @@ mod tests {
         unfinished: false,
         replacement: Duration::ZERO,
         key_search: Duration::ZERO,
+        previous: None,
         check: Some(Duration::from_secs(30)),
         changes: false,
         asked: false,
@@ -132,6 +138,15 @@ mod tests {
         assert_eq!(usual(&WELL), (Upkeep::Nothing, Some(Duration::from_secs(30))));
         assert_eq!(usual(&Times { check: None, ..WELL }), (Upkeep::Nothing, Some(MINUTE)));
         assert_eq!(usual(&Times { check: Some(Duration::ZERO), ..WELL }), (Upkeep::Check, None));
+    }
+
+    #[test]
+    fn previous_access_is_revoked_when_its_time_comes() {
+        let first = Times { previous: Some(Duration::from_secs(20)), ..WELL };
+        assert_eq!(usual(&first), (Upkeep::Nothing, Some(Duration::from_secs(20))));
+        let over = Times { previous: Some(Duration::ZERO), check: Some(Duration::ZERO), ..WELL };
+        assert_eq!(usual(&over), (Upkeep::RevokePrevious, None));
+        assert_eq!(usual(&Times { failed: MINUTE, ..over }), (Upkeep::Nothing, Some(MINUTE)), "AWS refused it");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! A foreign object of the same name is never changed, and an output is written only if it differs from what it should
 //! be. Entries that others add are kept.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::decide::metadata::{FieldManager, controller};
 use crate::decide::output_data::{Output, PreviousOwner, difference, is_of, owner, replacement};
@@ -199,6 +200,24 @@ async fn take_over<T: Output>(
     wanted.meta_mut().uid.clone_from(uid);
     let params = manager.applies();
     api.patch(&claim.name, &params, &Patch::Apply(&wanted)).await
+}
+
+/// Removes entries of a claim's own ConfigMap, as far as it has them.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn remove_entries(
+    api: &Api<ConfigMap>,
+    manager: &FieldManager,
+    found: &ConfigMap,
+    keys: impl Iterator<Item = &String>,
+) -> Result<(), Error> {
+    let has = |key: &&String| found.data.as_ref().is_some_and(|data| data.contains_key(*key));
+    let removed: serde_json::Map<_, _> = keys.filter(has).map(|key| (key.clone(), Value::Null)).collect();
+    let (Some(name), false) = (&found.metadata.name, removed.is_empty()) else { return Ok(()) };
+    let patch = json!({ "metadata": { "uid": found.metadata.uid }, "data": removed });
+    let written = api.patch(name, &manager.merges(), &Patch::Merge(&patch)).await;
+    written.map(drop).map_err(Error::kubernetes(ConfigMap::WRITE))
 }
 
 /// Deletes an output if it is the claim's or inherited; succeeds if it no longer exists. `seen`: its uid, if a cache

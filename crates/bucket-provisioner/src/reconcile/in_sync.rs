@@ -6,9 +6,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::ObjectBucketClaimSpec;
-use crate::decide::claim::{Claim, Ignored, ignored};
+use crate::decide::claim::Claim;
 use crate::decide::edit;
+use crate::decide::ignored::{Ignored, ignored};
 use crate::decide::keys::{self, KeyNotes};
+use crate::decide::moving;
 use crate::decide::output_metadata;
 use crate::decide::record::Stored;
 use crate::decide::report::{self, OtherConditions};
@@ -30,6 +32,7 @@ pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(U
         && stored.status_is_bound
         && !ctx.caches.records.lacks_claim_ref(&stored)
         && !stored.is_being_adopted()
+        && !stored.record.is_moving()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
         && ctx.caches.outputs_are_up_to_date(&stored.record, extra.as_deref());
     if !is_in_sync {
@@ -98,6 +101,7 @@ pub(crate) fn usual_upkeep<P>(
         unfinished: m.upkeep.is_unfinished(),
         replacement: m.upkeep.replacement_in(),
         key_search: m.upkeep.key_search_in(),
+        previous: moving::ends_in(&stored.record, Timestamp::now()),
         // What the Go provisioner created looks different, and is not changed.
         check: m.upkeep.check_in(ctx.options.resync.filter(|_| by_us)),
         changes: stored.record.plan.changes.any() && by_us,

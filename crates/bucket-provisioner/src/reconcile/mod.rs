@@ -6,6 +6,7 @@ pub(crate) mod new_keys;
 pub(crate) mod next;
 pub(crate) mod orphans;
 pub(crate) mod owner;
+pub(crate) mod previous_access;
 pub(crate) mod problem;
 pub(crate) mod provide;
 pub(crate) mod queue;

@@ -83,7 +83,7 @@ pub(crate) async fn worker<P: Provisioner>(
 fn urgency(due_while_in_sync: Option<Upkeep>, requested: impl FnOnce() -> bool) -> Urgency {
     match due_while_in_sync {
         Some(Upkeep::Rotate) if requested() => Urgency::Wanted,
-        Some(Upkeep::Check | Upkeep::Retire | Upkeep::Rotate) => Urgency::Check,
+        Some(Upkeep::Check | Upkeep::Retire | Upkeep::RevokePrevious | Upkeep::Rotate) => Urgency::Check,
         Some(Upkeep::Nothing) | None => Urgency::Wanted,
     }
 }

@@ -151,6 +151,7 @@ pub(crate) async fn of_tags<P: Provisioner>(
 /// The record of a claim that was bound with this plan.
 pub(crate) fn would_be(class: &Class, plan: Plan, claim: ClaimId) -> Record {
     Record {
+        previous_access: Vec::new(),
         claim,
         former_uids: Vec::new(),
         cluster: None,

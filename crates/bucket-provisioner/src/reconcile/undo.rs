@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::owner;
 use super::teardown::{NOTHING_TO_UNDO, Teardown};
+use super::{owner, previous_access};
 use crate::decide::claim::{self, Claim};
 use crate::decide::release::{Release, Retained};
 use crate::decide::report::Report;
@@ -94,6 +94,7 @@ impl<P: Provisioner> Teardown<'_, P> {
                 error => error,
             },
         )?;
+        self.revoke_previous(present.as_ref()).await?;
         let call = owner.call(record).with_present(present.as_ref());
         let content = match undo {
             Undo::Delete => Some(Content::Delete),
@@ -107,6 +108,17 @@ impl<P: Provisioner> Teardown<'_, P> {
             }
             None => ctx.call_store(record, Box::pin(compose::revoke(ctx.provisioner.as_ref(), &call))).await,
         }
+    }
+
+    /// Has the store revoke the access that the claim had before it was moved.
+    async fn revoke_previous(&self, present: Option<&AppCredentials>) -> Result<(), Error> {
+        let record = &self.stored()?.record;
+        for previous in &record.previous_access {
+            if let Some(note) = previous_access::revoke(self.ctx, record, previous, present).await? {
+                events::left_in_place(self.ctx, &self.claim.id, &note).await;
+            }
+        }
+        Ok(())
     }
 
     /// Reports the progress of a large removal, on the claim or, if it no longer exists, on the ObjectBucket.

@@ -215,7 +215,9 @@ mod observer;
 mod on_delete;
 mod outcome;
 pub mod owner;
+mod owner_ref;
 mod parameters;
+pub(crate) mod previous_access;
 pub mod rate_wait;
 mod reason;
 mod record;
@@ -250,10 +252,12 @@ pub use self::outcome::{
     AccessRemoval, AppCredentials, BucketRemoval, Checkup, Content, Deactivation, Probe, Problem, Recalled, Removal,
 };
 pub use self::owner::{Owner, OwnerSource};
+pub use self::owner_ref::{OwnerRef, RoleRef, SecretRef};
 pub use self::parameters::{Parameters, RawParameters};
+pub(crate) use self::previous_access::PreviousAccess;
 pub use self::reason::{Reason, Topic};
 pub(crate) use self::record::PARAMETER;
-pub use self::record::{ClaimId, Mode, OwnerRef, Plan, Record, RoleRef, SecretRef};
+pub use self::record::{ClaimId, Mode, Plan, Record};
 pub use self::request::Request;
 pub use self::rotation::Rotation;
 pub use self::settings::{ClassSettings, MaySet, Setting, SettingError, Settings};
@@ -346,6 +350,16 @@ pub trait Provisioner: Send + Sync + 'static {
     fn consistency_lag(&self, record: &Record) -> Duration {
         let _ = record;
         Duration::from_secs(10)
+    }
+
+    /// Whether these records of a claim give its apps the same access, so that to revoke the one would end the other. Only
+    /// their plans differ. By default, if user and ServiceAccount have the same names. Pure.
+    fn is_same_access(&self, one: &Record, other: &Record) -> bool {
+        let names = |record: &Record| {
+            let Plan { user, service_account, .. } = &record.plan;
+            (user.clone(), service_account.as_ref().map(|account| account.name.clone()))
+        };
+        names(one) == names(other)
     }
 
     /// Whether [`create_bucket`](Self::create_bucket) and [`grant`](Self::grant) of this call may run at the same time, to

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use super::record::SecretRef;
+use super::owner_ref::SecretRef;
 use operator_runtime::parameters::written::{self, Problem};
 
 /// The provisioning credentials, parsed and checked. Every struct that implements `serde::Deserialize` is such a type:

@@ -20,8 +20,8 @@ use crate::cli::{reasons, usage};
 use crate::decide::claim::Claim;
 use crate::decide::keys::KeyNotes;
 use crate::decide::record::Stored;
-use crate::decide::{codec, metadata, record, settings, teardown};
-use crate::store::{Changes, Mode, Provisioner, Reason, Record, Settings, Usage};
+use crate::decide::{codec, keys, metadata, record, settings, teardown};
+use crate::store::{Changes, Mode, PreviousAccess, Provisioner, Reason, Record, Settings, Usage};
 use operator_runtime::kubernetes::answers::status_code;
 
 /// Events that are shown, the latest.
@@ -81,6 +81,9 @@ pub(crate) struct RecordDetails {
     pub(crate) user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) service_account: Option<String>,
+    /// What the claim had before it was moved, and when that ends.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) previous_access: Vec<String>,
     pub(crate) account: Option<String>,
     pub(crate) owner_secret: Option<String>,
     pub(crate) owner_role: Option<String>,
@@ -172,6 +175,7 @@ fn is_any<S: Serializer>(changes: &Changes, to: S) -> Result<S::Ok, S::Error> {
 }
 
 fn recorded(stored: Stored) -> RecordDetails {
+    let previous_access = previous_access(&stored.record);
     let Record { account, credentials_published, class_name, reclaim_policy, plan, former_uids, .. } = stored.record;
     RecordDetails {
         name: stored.name,
@@ -187,6 +191,7 @@ fn recorded(stored: Stored) -> RecordDetails {
         host: plan.endpoint.url.unwrap_or(plan.endpoint.host),
         user: plan.user,
         service_account: plan.service_account.map(|account| account.name),
+        previous_access,
         account,
         owner_secret: plan.owner.secret.map(|secret| secret.to_string()),
         owner_role: plan.owner.role.map(|role| role.name),
@@ -197,6 +202,17 @@ fn recorded(stored: Stored) -> RecordDetails {
         is_handed_over: credentials_published,
         former_claim_uids: former_uids,
     }
+}
+
+fn previous_access(record: &Record) -> Vec<String> {
+    let one = |previous: &PreviousAccess| {
+        let identity = previous.record(record).plan.identity().unwrap_or_else(|| "the provisioning keys".to_owned());
+        match previous.ends_at {
+            Some(ends_at) => format!("{identity}, until {}", keys::text(ends_at)),
+            None => format!("{identity}, until apps have the new access"),
+        }
+    };
+    record.previous_access.iter().map(one).collect()
 }
 
 fn settings_of(settings: &Settings) -> BTreeMap<String, String> {

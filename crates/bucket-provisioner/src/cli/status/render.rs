@@ -73,6 +73,9 @@ fn of_record(page: &mut Page, record: &RecordDetails) {
             page.line("User", record.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials"));
         }
     }
+    for previous in &record.previous_access {
+        page.line("Previous access", previous);
+    }
     let secret = record.owner_secret.as_ref().map(|secret| format!("Secret {secret}"));
     page.line("Credentials", secret.as_deref().unwrap_or("the operator's own identity"));
     page.some("Assumed role", record.owner_role.as_deref());

@@ -91,6 +91,7 @@ impl Work {
                 let kept = present.chain(retiring).collect();
                 self.verb = Some(Verb::new(Kind::Check, self.record_so_far(), kept));
             }
+            Step::RevokePrevious => unreachable!("no claim is moved here"),
             Step::Done => {
                 memory.refused = 0;
                 return None;

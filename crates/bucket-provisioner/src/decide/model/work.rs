@@ -189,6 +189,7 @@ impl Work {
             record_complete: record.credentials_published,
             record_status_is_bound: record.status_is_bound,
             adopting: self.record.map_or(self.previous.is_some(), |record| record.adopt_requested),
+            moving: false,
             mode,
             keys: self.keys.location(),
             progress: self.steps,

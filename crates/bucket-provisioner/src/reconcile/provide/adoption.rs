@@ -35,10 +35,13 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             return Err(Error::OutOfStep("there is no ObjectBucket to adopt"));
         };
         let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
-        // A removal that an admin requested before may still be deleting objects; it ends after this part.
-        let Some(_not_removed) = self.ctx.memory.try_lock(&stored.record.claim) else {
+        // A removal that an admin requested before may still be deleting objects; it ends after this part. This claim is
+        // locked already.
+        let is_mine = stored.record.claim == self.claim.id;
+        let not_removed = self.ctx.memory.try_lock(&stored.record.claim);
+        if not_removed.is_none() && !is_mine {
             return Ok(Some(Next::After(BUSY)));
-        };
+        }
         tracing::info!(
             record = stored.name,
             former_uid = stored.record.claim.uid,
@@ -46,6 +49,8 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             "adopting the ObjectBucket, as its annotation requests"
         );
         records::transfer(self.ctx, &mut stored, record).await?;
+        // Keys that were issued for the previous access.
+        self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
         self.record_state = RecordState::Stored { stored: Box::new(stored), is_new: false };
         self.continue_with_upkeep()?;
         Ok(None)

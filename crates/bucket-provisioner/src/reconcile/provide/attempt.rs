@@ -128,6 +128,11 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     fn keys_so_far(&self) -> Result<Keys<AppCredentials>, Error> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         let plan = &stored.record.plan;
+        let pending_key = ctx.memory.get(&self.claim.id, |m| m.upkeep.pending_key());
+        if stored.record.is_moving() {
+            // What the Secret contains is the previous access.
+            return Ok(pending_key.map_or(Keys::None, |keys| Keys::Pending { keys, proven: false }));
+        }
         let is_keyless = plan.service_account.is_some();
         let Some(secret) = self.secret.existing() else {
             // The access of a ServiceAccount does not need the Secret; pods refer to it.
@@ -153,7 +158,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             in_secret: present.filter(|_| written),
             up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::difference(secret, &wanted).is_none()),
             outdated: !shared,
-            pending_key: ctx.memory.get(&self.claim.id, |m| m.upkeep.pending_key()),
+            pending_key,
             bound: stored.bound(),
             ready: self.status_is_ready(stored),
         }))
@@ -183,6 +188,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             record_complete: stored.is_some_and(|stored| self.is_complete(stored)),
             record_status_is_bound: stored.is_some_and(|stored| stored.status_is_bound),
             adopting: stored.map_or(is_predecessors, Stored::is_being_adopted),
+            moving: self.record_state.record().is_moving(),
             mode: self.record_state.record().plan.mode,
             edited: stored.is_some_and(|stored| self.edit(stored).is_some()),
             keys: self.keys.location(),
@@ -203,7 +209,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let Record { cluster, account, credentials_published, .. } = &stored.record;
         let learnt_account = account.is_none() && self.seen_in_account.is_some();
         let lacks_claim_ref = self.ctx.caches.records.lacks_claim_ref(stored);
-        !stored.by_us() || *credentials_published && cluster.is_some() && !learnt_account && !lacks_claim_ref
+        !stored.by_us()
+            || *credentials_published
+                && !stored.record.is_moving()
+                && cluster.is_some()
+                && !learnt_account
+                && !lacks_claim_ref
     }
 
     /// For how long the store may not show a change.

@@ -82,7 +82,14 @@ impl<P: Provisioner> Attempt<'_, P> {
             self.report_refused_outputs(&note).await;
         }
         self.seen_in_account = account;
-        self.keys = Keys::Issued(credentials);
+        self.keys = match self.stored()?.record.is_moving() {
+            // It replaces access that works.
+            true => {
+                ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(Some(credentials.clone())));
+                Keys::Pending { keys: credentials, proven: false }
+            }
+            false => Keys::Issued(credentials),
+        };
         Ok(())
     }
 
@@ -252,16 +259,23 @@ impl<P: Provisioner> Attempt<'_, P> {
             Probe::NotYet(refused) => (refused, false),
             Probe::Denied(refused) => (refused, true),
         };
+        let is_moving = record.is_moving();
         if std::mem::take(&mut self.must_reprobe_keys) {
             self.keys = Keys::None;
             return Ok(None);
         }
         let wait = ctx.memory.entry(&self.claim.id, |m| m.waits.keys_refused());
-        if let Keys::Pending { keys, .. } = &self.keys {
+        if let Keys::Pending { keys, .. } = &self.keys
+            && !is_moving
+        {
             return self.pending_key_refused(keys.clone(), refused, denied, wait).await.map(Some);
         }
         if ctx.memory.get(&self.claim.id, |m| m.waits.probes()) > 2 * MAX_PROBES || denied && is_settled {
             return Err(Error::CredentialsUnusable { answer: refused, remedy: P::KEYS_REFUSED_REMEDY });
+        }
+        if is_moving {
+            // Its apps have the previous access.
+            return Ok(Some(Next::After(wait)));
         }
         let report = Report::waiting_for_credentials(&self.claim, &refused);
         status::update_status(ctx, &self.claim, &report).await?;

@@ -1,10 +1,11 @@
 //! From a claim to a usable bucket: reads, then takes the steps that `decide/steps.rs` gives, one after the other. Steps
-//! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`, and the rotation of their keys in
-//! `rotation.rs`. Records of previous claims are in `adoption.rs`, lost and damaged ones in `recovery.rs`.
+//! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`, the rotation of their keys in
+//! `rotation.rs`, and what follows a move to other access in `previous_access.rs`. Records of previous claims are in `adoption.rs`, lost and damaged ones in `recovery.rs`.
 
 mod adoption;
 mod attempt;
 mod credentials;
+mod previous_access;
 mod recovery;
 mod rotation;
 mod upkeep;
@@ -12,6 +13,7 @@ mod upkeep;
 use std::pin::pin;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 
 use self::attempt::Attempt;
@@ -23,7 +25,7 @@ use crate::decide::plan::{self, RecordState, Surroundings};
 use crate::decide::record::Stored;
 use crate::decide::report::{ConditionSupport, Report};
 use crate::decide::steps::{self, ProvisionStep};
-use crate::decide::{legacy, output_data, request};
+use crate::decide::{legacy, moving, output_data, request};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
 use crate::objects::{claims, events, namespaces, records, status};
@@ -156,6 +158,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ProvisionStep::FinishAdoption => self.finish_adoption().await?,
             ProvisionStep::Rotate => self.rotate().await?,
             ProvisionStep::Retire => self.retire().await?,
+            ProvisionStep::RevokePrevious => self.revoke_previous().await?,
             ProvisionStep::Check => return self.check().await,
             ProvisionStep::Done => return Ok(Some(self.succeeded())),
         }
@@ -224,13 +227,18 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn mark_credentials_published(&mut self) -> Result<(), Error> {
         let (ctx, seen_in_account) = (self.ctx, self.seen_in_account.clone());
         let stored = self.stored_mut()?;
+        let (record, previous_ends_at) = moving::published(&stored.record, Timestamp::now());
         let record = Record {
             credentials_published: true,
             cluster: Some(ctx.cluster.clone()),
-            account: stored.record.account.clone().or(seen_in_account),
-            ..stored.record.clone()
+            account: record.account.clone().or(seen_in_account),
+            ..record
         };
-        records::change(ctx, stored, record).await
+        records::change(ctx, stored, record).await?;
+        match previous_ends_at {
+            Some(ends_at) => self.report_move(ends_at).await,
+            None => Ok(()),
+        }
     }
 
     async fn write_config_map(&mut self) -> Result<(), Error> {
@@ -246,6 +254,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             id,
         )
         .await?;
+        self.remove_previous_entries().await?;
         if written.is_some() && self.stored()?.bound() {
             self.ctx.memory.entry(id, |m| m.upkeep.repaired());
         }

@@ -1,0 +1,396 @@
+//! Claims that get other access: from keys to a ServiceAccount, and from one cluster to another. Their apps have access all the
+//! time, and the previous access ends after a grace period.
+
+use bucket_provisioner::api::ObjectBucket;
+use kube::api::{Patch, PatchParams};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::kills::{When, at_each_call, hold};
+use super::{create_account, keyless, pod, policies, role, spec};
+use crate::support::account::Account;
+use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::other::OtherCluster;
+use crate::support::pods::Pods;
+use crate::support::proxy::Gate;
+use crate::support::{World, bucket_of, condition, seen};
+
+const CLAIM: &str = "photos";
+
+/// A claim whose apps have keys, with one of them.
+struct Keyed {
+    uid: String,
+    bucket: String,
+    app: Account,
+    record: String,
+}
+
+impl Keyed {
+    async fn bind(world: &World) -> Self {
+        let class = world.class("keys").await;
+        let uid = world.claim(CLAIM, &class).await.metadata.uid.unwrap();
+        let bucket = bucket_of(&world.wait_bound(CLAIM).await);
+        world.wait_event(CLAIM, "Bound").await;
+        let app = world.app(CLAIM).await;
+        app.put(&bucket, "precious").await.unwrap();
+        Self { uid, bucket, app, record: world.record_name(CLAIM) }
+    }
+}
+
+/// Names another class in the claim, and a ServiceAccount.
+async fn edit(world: &World, class: &str, account: &str) {
+    let patch = json!({ "spec": {
+        "storageClassName": class,
+        "additionalConfig": { "serviceAccountName": account },
+    }});
+    world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn previous(world: &World, record: &str) -> Value {
+    let state = world.records().get(record).await.unwrap().spec.additional_state.unwrap();
+    state.get("previousAccess").map_or(json!([]), |text| serde_json::from_str(text).unwrap())
+}
+
+/// Sets the end of the grace period back.
+async fn set_back(world: &World, record: &str) {
+    let mut previous = previous(world, record).await;
+    for one in previous.as_array_mut().unwrap() {
+        one["endsAt"] = json!("2020-01-01T00:00:00Z");
+    }
+    let patch = json!({ "spec": { "additionalState": { "previousAccess": previous.to_string() } } });
+    world.records().patch(record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn wait_over(world: &World, record: &str) {
+    let is_over = |record: Option<&ObjectBucket>| {
+        let state = record.and_then(|record| record.spec.additional_state.as_ref());
+        state.is_some_and(|state| !state.contains_key("previousAccess"))
+    };
+    seen(&world.records(), record, is_over).await.expect("it is no longer recorded");
+}
+
+/// Ends the grace period, and waits until the previous access is deleted.
+async fn end_grace(world: &World, record: &str) {
+    set_back(world, record).await;
+    wait_over(world, record).await;
+    world.wait_event(CLAIM, "PreviousAccessDeleted").await;
+}
+
+#[tokio::test]
+async fn a_claim_moves_from_keys_to_a_role_without_a_gap() {
+    let (world, class) = keyless(&["web"]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let keyed = Keyed::bind(&world).await;
+
+    // A user alone changes nothing.
+    edit(&world, &class, "web").await;
+    let ignored = world.wait_claim(CLAIM, "reported", |claim| {
+        condition(claim, "UpToDate").is_some_and(|c| c.message.contains("objectbucket.io/orphan=adopt"))
+    });
+    ignored.await;
+    keyed.app.put(&keyed.bucket, "still").await.unwrap();
+    assert_eq!(previous(&world, &keyed.record).await, json!([]));
+
+    world.set_action(&keyed.record, "adopt").await;
+    let (type_, note) = world.wait_event(CLAIM, "AccessMoved").await;
+    assert!(type_ == "Normal" && note.contains("ServiceAccount \"web\"") && note.contains("works until"), "{note}");
+    world.wait_action_removed(&keyed.record).await;
+    world
+        .wait_claim(CLAIM, "up to date", |claim| condition(claim, "UpToDate").is_none_or(|c| c.reason != "EditIgnored"))
+        .await;
+    assert!(world.secret_entries(CLAIM).await.is_empty(), "SDKs would prefer keys");
+    // Apps that run go on, and those that start have no keys.
+    keyed.app.put(&keyed.bucket, "by a pod that still runs").await.unwrap();
+    let pod = pod(&world, CLAIM, "web").await;
+    pod.put(&keyed.bucket, "by a new pod").await.unwrap();
+    let role = role(&world, CLAIM).await;
+    let kept = previous(&world, &keyed.record).await;
+    assert!(kept[0]["userName"].as_str().unwrap().contains(&keyed.uid) && kept[0]["endsAt"].is_string(), "{kept}");
+    let bound = world.claims().get(CLAIM).await.unwrap();
+    assert_eq!(bound.metadata.uid.as_ref(), Some(&keyed.uid), "it is the same claim");
+
+    end_grace(&world, &keyed.record).await;
+    assert!(world.account.users_with(&keyed.uid).await.is_empty());
+    assert!(keyed.app.list(&keyed.bucket).await.is_err());
+    pod.put(&keyed.bucket, "later").await.unwrap();
+
+    world.delete_claim(CLAIM).await;
+    world.wait_gone(CLAIM).await;
+    assert_eq!(policies(&world, &role).await, None);
+    assert!(!world.account.bucket_exists(&keyed.bucket).await);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_deleted_in_the_grace_period_leaves_nothing() {
+    let (world, class) = keyless(&["web"]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let keyed = Keyed::bind(&world).await;
+    edit(&world, &class, "web").await;
+    world.set_action(&keyed.record, "adopt").await;
+    world.wait_event(CLAIM, "AccessMoved").await;
+    let role = role(&world, CLAIM).await;
+    world.delete_claim(CLAIM).await;
+    world.wait_gone(CLAIM).await;
+    assert!(world.account.users_with(&keyed.uid).await.is_empty());
+    assert_eq!(policies(&world, &role).await, None);
+    assert!(!world.account.bucket_exists(&keyed.bucket).await);
+    operator.stop().await;
+}
+
+/// A class that cannot work takes nothing away.
+#[tokio::test]
+async fn keys_work_until_the_new_access_does() {
+    let (world, class) = keyless(&["web"]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let keyed = Keyed::bind(&world).await;
+    let parameters = [
+        ("authentication", "ServiceAccount"),
+        ("oidcProvider", "arn:aws:iam::000000000000:oidc-provider/no.example.com"),
+    ];
+    let broken = world.class_with("broken", "Delete", &parameters).await;
+    edit(&world, &broken, "web").await;
+    world.set_action(&keyed.record, "adopt").await;
+    world.wait_reason(CLAIM, "OidcProviderMissing").await;
+    keyed.app.put(&keyed.bucket, "still").await.unwrap();
+    assert_eq!(world.app(CLAIM).await.list(&keyed.bucket).await.unwrap().len(), 2, "its outputs are as they were");
+    assert_eq!(previous(&world, &keyed.record).await[0].get("endsAt"), None);
+
+    // Another class mends it.
+    edit(&world, &class, "web").await;
+    world.set_action(&keyed.record, "adopt").await;
+    world.wait_event(CLAIM, "AccessMoved").await;
+    world.wait_reason(CLAIM, "Bound").await;
+    pod(&world, CLAIM, "web").await.put(&keyed.bucket, "by a new pod").await.unwrap();
+    keyed.app.put(&keyed.bucket, "by a pod that still runs").await.unwrap();
+    assert_eq!(previous(&world, &keyed.record).await.as_array().unwrap().len(), 2);
+    end_grace(&world, &keyed.record).await;
+    assert!(world.account.users_with(&keyed.uid).await.is_empty());
+    pod(&world, CLAIM, "web").await.put(&keyed.bucket, "later").await.unwrap();
+    operator.stop().await;
+}
+
+/// SDKs prefer the token of a role to what the agent of EKS gives.
+#[tokio::test]
+async fn a_claim_moves_from_a_role_to_pod_identity() {
+    let (world, class) = keyless(&["web"]).await;
+    let pods = Pods::create(&world.account, &world.unique("pods")).await;
+    let parameters = pods.parameters();
+    let parameters: Vec<_> = parameters.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let by_agent = world.class_with("pods", "Delete", &parameters).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with(CLAIM, spec(&class, "web")).await;
+    let bucket = bucket_of(&world.wait_bound(CLAIM).await);
+    let (before, role, record) = (pod(&world, CLAIM, "web").await, role(&world, CLAIM).await, world.record_name(CLAIM));
+
+    edit(&world, &by_agent, "web").await;
+    world.set_action(&record, "adopt").await;
+    world.wait_event(CLAIM, "AccessMoved").await;
+    let environment = world.environment(CLAIM).await;
+    assert!(environment.contains_key("AWS_CONTAINER_CREDENTIALS_FULL_URI"));
+    for key in ["AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ENDPOINT_URL_STS"] {
+        assert!(!environment.contains_key(key), "{key}");
+    }
+    before.put(&bucket, "by a pod that still runs").await.unwrap();
+    let names = [world.namespace.as_str(), "web"];
+    pods.pod(&world.account, names).await.unwrap().put(&bucket, "by a new pod").await.unwrap();
+    end_grace(&world, &record).await;
+    assert_eq!(policies(&world, &role).await, None);
+    pods.pod(&world.account, names).await.unwrap().put(&bucket, "later").await.unwrap();
+    world.delete_claim(CLAIM).await;
+    world.wait_gone(CLAIM).await;
+    assert!(pods.association(&world.account, names).await.is_none());
+    operator.stop().await;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Names another bucket.
+    Brownfield,
+    /// Its buckets are elsewhere.
+    Region,
+    /// Another namespace may use it.
+    Forbidden,
+}
+
+/// The annotation does not give a claim another bucket, nor a class that its namespace may not use.
+#[rstest]
+#[case::another_bucket(Class::Brownfield)]
+#[case::another_region(Class::Region)]
+#[case::another_namespace(Class::Forbidden)]
+#[tokio::test]
+async fn a_claim_keeps_access_that_the_class_cannot_replace(#[case] kind: Class) {
+    let (world, _) = keyless(&["web"]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let keyed = Keyed::bind(&world).await;
+    let provider = super::provider();
+    let foreign = world.unique("foreign");
+    world.account.create_bucket(&foreign).await;
+    let other = match kind {
+        Class::Brownfield => ("bucketName", foreign.as_str()),
+        Class::Region => ("region", "eu-west-1"),
+        Class::Forbidden => ("allowedNamespaces", "somebody"),
+    };
+    let parameters = [("authentication", "ServiceAccount"), ("oidcProvider", provider.as_str()), other];
+    let class = world.class_with("other", "Delete", &parameters).await;
+    edit(&world, &class, "web").await;
+    world.set_action(&keyed.record, "adopt").await;
+    world.wait_action_removed(&keyed.record).await;
+    world
+        .wait_claim(CLAIM, "reported", |claim| condition(claim, "UpToDate").is_some_and(|c| c.reason == "EditIgnored"))
+        .await;
+    assert_eq!(world.app(CLAIM).await.list(&keyed.bucket).await.unwrap(), ["precious"]);
+    assert_eq!(previous(&world, &keyed.record).await, json!([]));
+    operator.stop().await;
+}
+
+/// The role there trusts the issuer of that cluster only.
+#[tokio::test]
+async fn a_claim_of_another_cluster_gets_the_access_of_its_class_here() {
+    let other = OtherCluster::take().await;
+    let (here, class) = keyless(&["web"]).await;
+    let operator = Operator::start(&here, Kind::InProcess).await;
+    here.claim_with(CLAIM, spec(&class, "web")).await;
+    let bucket = bucket_of(&here.wait_bound(CLAIM).await);
+    let app = pod(&here, CLAIM, "web").await;
+    app.put(&bucket, "precious").await.unwrap();
+    let (role, backup, record) = (role(&here, CLAIM).await, here.back_up(CLAIM).await, here.record_name(CLAIM));
+    operator.stop().await;
+
+    let there = other.twin_of(&here).await;
+    create_account(&there, "web").await;
+    let pods = Pods::create(&there.account, &there.unique("pods")).await;
+    let parameters = pods.parameters();
+    let mut parameters: Vec<_> = parameters.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    // The same store, although each world has its own proxy.
+    parameters.push(("s3Endpoint", &here.aws.url));
+    assert_eq!(there.class_with("keyless", "Delete", &parameters).await, class);
+    let operator = Operator::start(&there, Kind::InProcess).await;
+    there.restore(&backup.record).await;
+    there.restore(&backup.secret).await;
+    there.restore(&backup.config_map).await;
+    let uid = there.restore(&backup.claim).await;
+    there.wait_reason(CLAIM, "AdoptionNeeded").await;
+    there.set_action(&record, "adopt").await;
+    there.wait_event(CLAIM, "AccessMoved").await;
+    there.wait_event(CLAIM, "Adopted").await;
+    let pod = pods.pod(&there.account, [&there.namespace, "web"]).await.unwrap();
+    assert_eq!(pod.list(&bucket).await.unwrap(), ["precious"]);
+    app.put(&bucket, "from the previous cluster").await.unwrap();
+    assert!(there.secret_entries(CLAIM).await.is_empty());
+    let entries = there.config_map_entries(CLAIM).await;
+    assert!(!entries.contains_key("AWS_ROLE_ARN"), "SDKs would prefer it");
+    assert_eq!(there.account.bucket_tags(&bucket).await["objectbucket.io/claim-uid"], uid);
+
+    end_grace(&there, &record).await;
+    assert_eq!(policies(&here, &role).await, None);
+    there.delete_claim(CLAIM).await;
+    there.wait_gone(CLAIM).await;
+    assert!(!there.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
+/// Where the operator is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Aws,
+    Kubernetes,
+}
+
+/// Apps that run have access all the time, and nothing is left. The number: more than the calls that change something.
+#[rstest]
+#[case::of_aws(At::Aws, 5)]
+#[case::of_kubernetes(At::Kubernetes, 16)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_survives_a_crash_at_each_call(#[case] at: At, #[case] most: usize) {
+    at_each_call(&format!("moving {at:?}"), most, |number, when| move_and_kill(at, number, when)).await;
+}
+
+/// The same at the calls when the grace period is over.
+#[rstest]
+#[case::of_aws(At::Aws, 5)]
+#[case::of_kubernetes(At::Kubernetes, 4)]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_grace_period_survives_a_crash(#[case] at: At, #[case] most: usize) {
+    at_each_call(&format!("moved {at:?}"), most, |number, when| end_and_kill(at, number, when)).await;
+}
+
+/// A claim whose class has changed, and the operator that serves it.
+async fn edited() -> (World, Keyed, Binary) {
+    let (world, class) = keyless(&["web"]).await;
+    let operator = Binary::start(&world, &[], &[]);
+    let keyed = Keyed::bind(&world).await;
+    edit(&world, &class, "web").await;
+    world.wait_claim(CLAIM, "reported", |claim| condition(claim, "UpToDate").is_some()).await;
+    (world, keyed, operator)
+}
+
+fn hold_at(world: &World, at: At, number: usize, when: When) -> Gate {
+    match at {
+        At::Aws => hold(&world.aws, number, when),
+        At::Kubernetes => hold(&world.kubernetes, number, when),
+    }
+}
+
+/// Kills the operator at the call that is held, or when all is done, if there is none; and starts another one.
+async fn kill(world: &World, operator: Binary, gate: Gate, done: impl Future<Output = ()>) -> (bool, Binary) {
+    let was_reached = tokio::select! {
+        reached = gate.reached() => reached,
+        () = done => false,
+    };
+    operator.kill().await;
+    world.aws.leave_alone();
+    world.kubernetes.leave_alone();
+    gate.open();
+    (was_reached, Binary::start(world, &[], &[]))
+}
+
+/// Waits until apps have the new access, and the admin's annotation is removed.
+async fn wait_moved(world: &World, record: &str) {
+    let is_published = |record: Option<&ObjectBucket>| {
+        let state = record.and_then(|record| record.spec.additional_state.as_ref());
+        state.and_then(|state| state.get("previousAccess")).is_some_and(|previous| previous.contains("endsAt"))
+    };
+    seen(&world.records(), record, is_published).await.expect("the claim is moved");
+    world.wait_action_removed(record).await;
+}
+
+async fn move_and_kill(at: At, number: usize, when: When) -> bool {
+    let (world, keyed, operator) = edited().await;
+    let gate = hold_at(&world, at, number, when);
+    world.set_action(&keyed.record, "adopt").await;
+    let (was_reached, operator) = kill(&world, operator, gate, wait_moved(&world, &keyed.record)).await;
+    let at = format!("call {number} of {at:?}, {when:?}");
+    keyed.app.put(&keyed.bucket, "meanwhile").await.expect(&at);
+    wait_moved(&world, &keyed.record).await;
+    keyed.app.put(&keyed.bucket, "by a pod that still runs").await.expect(&at);
+    end_grace(&world, &keyed.record).await;
+    leaves_nothing(&world, &keyed, operator, &at).await;
+    was_reached
+}
+
+async fn end_and_kill(at: At, number: usize, when: When) -> bool {
+    let (world, keyed, operator) = edited().await;
+    world.set_action(&keyed.record, "adopt").await;
+    wait_moved(&world, &keyed.record).await;
+    world.wait_event(CLAIM, "AccessMoved").await;
+    let gate = hold_at(&world, at, number, when);
+    set_back(&world, &keyed.record).await;
+    let (was_reached, operator) = kill(&world, operator, gate, wait_over(&world, &keyed.record)).await;
+    wait_over(&world, &keyed.record).await;
+    leaves_nothing(&world, &keyed, operator, &format!("call {number} of {at:?}, {when:?}")).await;
+    was_reached
+}
+
+/// The claim has only its new access, and nothing is left when it is deleted.
+async fn leaves_nothing(world: &World, keyed: &Keyed, operator: Binary, at: &str) {
+    assert!(world.account.users_with(&keyed.uid).await.is_empty(), "{at}");
+    assert!(world.secret_entries(CLAIM).await.is_empty(), "{at}");
+    pod(world, CLAIM, "web").await.put(&keyed.bucket, "by a new pod").await.expect(at);
+    let role = role(world, CLAIM).await;
+    world.delete_claim(CLAIM).await;
+    world.wait_gone(CLAIM).await;
+    assert_eq!(policies(world, &role).await, None, "{at}");
+    assert!(!world.account.bucket_exists(&keyed.bucket).await, "{at}");
+    operator.kill().await;
+}

@@ -43,6 +43,11 @@ pub(crate) enum Error {
     )]
     ServiceAccountNotFound { name: String },
 
+    #[error(
+        "the claim keeps its previous access, because the operator cannot try the new one: it may not request a token of the claim's ServiceAccount ({answer}); grant it create on serviceaccounts/token, as the command `rbac --keyless` prints it"
+    )]
+    NotTried { answer: String },
+
     #[error("the store keeps refusing the claim's keys ({answer}); {remedy}")]
     CredentialsUnusable { answer: String, remedy: &'static str },
 
@@ -274,6 +279,7 @@ impl Failure for Error {
             Self::ClaimUnreadable { .. } => reasons::CLAIM_UNREADABLE,
             Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => reasons::OWNER_SECRET_NOT_FOUND,
             Self::ServiceAccountNotFound { .. } => reasons::SERVICE_ACCOUNT_NOT_FOUND,
+            Self::NotTried { .. } => reasons::NOT_TRIED,
             Self::CredentialsUnusable { .. } => reasons::CREDENTIALS_UNUSABLE,
             Self::KeysInactive { .. } => reasons::KEYS_INACTIVE,
             Self::OutputExists { .. } => reasons::OUTPUT_EXISTS,
@@ -307,6 +313,7 @@ impl Failure for Error {
             | Self::OwnerSecretNotFound(_)
             | Self::OwnerSecretNeeded { .. }
             | Self::ServiceAccountNotFound { .. }
+            | Self::NotTried { .. }
             | Self::CredentialsUnusable { .. }
             | Self::KeysInactive { .. }
             | Self::RecordUnreadable { .. }

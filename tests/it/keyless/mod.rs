@@ -3,6 +3,7 @@
 mod kills;
 mod lost;
 mod moving;
+mod moving_kills;
 mod pod_identity;
 mod pod_kills;
 mod policy;

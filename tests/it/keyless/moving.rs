@@ -1,44 +1,45 @@
 //! Claims that get other access: from keys to a ServiceAccount, and from one cluster to another. Their apps have access all the
-//! time, and the previous access ends after a grace period.
+//! time, and the previous access ends after a grace period. (For crashes see `moving_kills`.)
 
 use bucket_provisioner::api::ObjectBucket;
 use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::kills::{When, at_each_call, hold};
-use super::{create_account, keyless, pod, policies, role, spec};
+use super::{create_account, create_provider, keyless, pod, policies, role, spec};
 use crate::support::account::Account;
-use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
 use crate::support::pods::Pods;
-use crate::support::proxy::Gate;
 use crate::support::{World, bucket_of, condition, seen};
 
-const CLAIM: &str = "photos";
+pub(super) const CLAIM: &str = "photos";
 
 /// A claim whose apps have keys, with one of them.
-struct Keyed {
-    uid: String,
-    bucket: String,
-    app: Account,
-    record: String,
+pub(super) struct Keyed {
+    class: String,
+    pub(super) uid: String,
+    key: String,
+    pub(super) bucket: String,
+    pub(super) app: Account,
+    pub(super) record: String,
 }
 
 impl Keyed {
-    async fn bind(world: &World) -> Self {
+    pub(super) async fn bind(world: &World) -> Self {
         let class = world.class("keys").await;
         let uid = world.claim(CLAIM, &class).await.metadata.uid.unwrap();
         let bucket = bucket_of(&world.wait_bound(CLAIM).await);
         world.wait_event(CLAIM, "Bound").await;
         let app = world.app(CLAIM).await;
         app.put(&bucket, "precious").await.unwrap();
-        Self { uid, bucket, app, record: world.record_name(CLAIM) }
+        let key = world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"].clone();
+        Self { class, uid, key, bucket, app, record: world.record_name(CLAIM) }
     }
 }
 
 /// Names another class in the claim, and a ServiceAccount.
-async fn edit(world: &World, class: &str, account: &str) {
+pub(super) async fn edit(world: &World, class: &str, account: &str) {
     let patch = json!({ "spec": {
         "storageClassName": class,
         "additionalConfig": { "serviceAccountName": account },
@@ -52,7 +53,7 @@ async fn previous(world: &World, record: &str) -> Value {
 }
 
 /// Sets the end of the grace period back.
-async fn set_back(world: &World, record: &str) {
+pub(super) async fn set_back(world: &World, record: &str) {
     let mut previous = previous(world, record).await;
     for one in previous.as_array_mut().unwrap() {
         one["endsAt"] = json!("2020-01-01T00:00:00Z");
@@ -61,7 +62,7 @@ async fn set_back(world: &World, record: &str) {
     world.records().patch(record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-async fn wait_over(world: &World, record: &str) {
+pub(super) async fn wait_over(world: &World, record: &str) {
     let is_over = |record: Option<&ObjectBucket>| {
         let state = record.and_then(|record| record.spec.additional_state.as_ref());
         state.is_some_and(|state| !state.contains_key("previousAccess"))
@@ -70,7 +71,7 @@ async fn wait_over(world: &World, record: &str) {
 }
 
 /// Ends the grace period, and waits until the previous access is deleted.
-async fn end_grace(world: &World, record: &str) {
+pub(super) async fn end_grace(world: &World, record: &str) {
     set_back(world, record).await;
     wait_over(world, record).await;
     world.wait_event(CLAIM, "PreviousAccessDeleted").await;
@@ -156,6 +157,21 @@ async fn keys_work_until_the_new_access_does() {
     assert_eq!(world.app(CLAIM).await.list(&keyed.bucket).await.unwrap().len(), 2, "its outputs are as they were");
     assert_eq!(previous(&world, &keyed.record).await[0].get("endsAt"), None);
 
+    // The user can go back, without new keys.
+    let patch = json!({ "spec": {
+        "storageClassName": keyed.class,
+        "additionalConfig": { "serviceAccountName": null },
+    }});
+    world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    world.set_action(&keyed.record, "adopt").await;
+    world.wait_reason(CLAIM, "Bound").await;
+    wait_over(&world, &keyed.record).await;
+    assert_eq!(world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"], keyed.key);
+    world.wait_action_removed(&keyed.record).await;
+    edit(&world, &broken, "web").await;
+    world.set_action(&keyed.record, "adopt").await;
+    world.wait_reason(CLAIM, "OidcProviderMissing").await;
+
     // Another class mends it.
     edit(&world, &class, "web").await;
     world.set_action(&keyed.record, "adopt").await;
@@ -167,6 +183,47 @@ async fn keys_work_until_the_new_access_does() {
     end_grace(&world, &keyed.record).await;
     assert!(world.account.users_with(&keyed.uid).await.is_empty());
     pod(&world, CLAIM, "web").await.put(&keyed.bucket, "later").await.unwrap();
+    operator.stop().await;
+}
+
+/// Without the permission to request tokens, new claims are Bound untried; but this one has keys that work.
+#[tokio::test]
+async fn keys_stay_if_the_new_access_cannot_be_tried() {
+    let world = World::with_rules(&[]).await.in_own_path();
+    create_provider(&world.account).await;
+    create_account(&world, "web").await;
+    let provider = super::provider();
+    let parameters = [("authentication", "ServiceAccount"), ("oidcProvider", provider.as_str())];
+    let class = world.class_with("keyless", "Delete", &parameters).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let keyed = Keyed::bind(&world).await;
+    edit(&world, &class, "web").await;
+    world.set_action(&keyed.record, "adopt").await;
+    let message = world.wait_reason(CLAIM, "NotTried").await;
+    assert!(message.contains("serviceaccounts/token") && message.contains("keeps its previous access"), "{message}");
+    assert_eq!(world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"], keyed.key);
+    assert_eq!(previous(&world, &keyed.record).await[0].get("endsAt"), None);
+    world.delete_claim(CLAIM).await;
+    world.wait_gone(CLAIM).await;
+    assert!(world.account.users_with(&keyed.uid).await.is_empty());
+    operator.stop().await;
+}
+
+/// The claim names a class without keys, and its ObjectBucket, which would show that it has keys, was deleted.
+#[tokio::test]
+async fn a_lost_object_bucket_is_not_a_reason_to_take_keys_away() {
+    let (world, class) = keyless(&["web"]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let keyed = Keyed::bind(&world).await;
+    let backup = world.back_up(CLAIM).await;
+    edit(&world, &class, "web").await;
+    world.forget_object(&world.records(), &keyed.record).await;
+    world.wait_reason(CLAIM, "AdoptionNeeded").await;
+    keyed.app.put(&keyed.bucket, "still").await.unwrap();
+    assert_eq!(world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"], keyed.key);
+    world.restore(&backup.record).await;
+    world.wait_reason(CLAIM, "Bound").await;
+    assert_eq!(world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"], keyed.key);
     operator.stop().await;
 }
 
@@ -288,109 +345,4 @@ async fn a_claim_of_another_cluster_gets_the_access_of_its_class_here() {
     there.wait_gone(CLAIM).await;
     assert!(!there.account.bucket_exists(&bucket).await);
     operator.stop().await;
-}
-
-/// Where the operator is killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    Aws,
-    Kubernetes,
-}
-
-/// Apps that run have access all the time, and nothing is left. The number: more than the calls that change something.
-#[rstest]
-#[case::of_aws(At::Aws, 5)]
-#[case::of_kubernetes(At::Kubernetes, 16)]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_move_survives_a_crash_at_each_call(#[case] at: At, #[case] most: usize) {
-    at_each_call(&format!("moving {at:?}"), most, |number, when| move_and_kill(at, number, when)).await;
-}
-
-/// The same at the calls when the grace period is over.
-#[rstest]
-#[case::of_aws(At::Aws, 5)]
-#[case::of_kubernetes(At::Kubernetes, 4)]
-#[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_grace_period_survives_a_crash(#[case] at: At, #[case] most: usize) {
-    at_each_call(&format!("moved {at:?}"), most, |number, when| end_and_kill(at, number, when)).await;
-}
-
-/// A claim whose class has changed, and the operator that serves it.
-async fn edited() -> (World, Keyed, Binary) {
-    let (world, class) = keyless(&["web"]).await;
-    let operator = Binary::start(&world, &[], &[]);
-    let keyed = Keyed::bind(&world).await;
-    edit(&world, &class, "web").await;
-    world.wait_claim(CLAIM, "reported", |claim| condition(claim, "UpToDate").is_some()).await;
-    (world, keyed, operator)
-}
-
-fn hold_at(world: &World, at: At, number: usize, when: When) -> Gate {
-    match at {
-        At::Aws => hold(&world.aws, number, when),
-        At::Kubernetes => hold(&world.kubernetes, number, when),
-    }
-}
-
-/// Kills the operator at the call that is held, or when all is done, if there is none; and starts another one.
-async fn kill(world: &World, operator: Binary, gate: Gate, done: impl Future<Output = ()>) -> (bool, Binary) {
-    let was_reached = tokio::select! {
-        reached = gate.reached() => reached,
-        () = done => false,
-    };
-    operator.kill().await;
-    world.aws.leave_alone();
-    world.kubernetes.leave_alone();
-    gate.open();
-    (was_reached, Binary::start(world, &[], &[]))
-}
-
-/// Waits until apps have the new access, and the admin's annotation is removed.
-async fn wait_moved(world: &World, record: &str) {
-    let is_published = |record: Option<&ObjectBucket>| {
-        let state = record.and_then(|record| record.spec.additional_state.as_ref());
-        state.and_then(|state| state.get("previousAccess")).is_some_and(|previous| previous.contains("endsAt"))
-    };
-    seen(&world.records(), record, is_published).await.expect("the claim is moved");
-    world.wait_action_removed(record).await;
-}
-
-async fn move_and_kill(at: At, number: usize, when: When) -> bool {
-    let (world, keyed, operator) = edited().await;
-    let gate = hold_at(&world, at, number, when);
-    world.set_action(&keyed.record, "adopt").await;
-    let (was_reached, operator) = kill(&world, operator, gate, wait_moved(&world, &keyed.record)).await;
-    let at = format!("call {number} of {at:?}, {when:?}");
-    keyed.app.put(&keyed.bucket, "meanwhile").await.expect(&at);
-    wait_moved(&world, &keyed.record).await;
-    keyed.app.put(&keyed.bucket, "by a pod that still runs").await.expect(&at);
-    end_grace(&world, &keyed.record).await;
-    leaves_nothing(&world, &keyed, operator, &at).await;
-    was_reached
-}
-
-async fn end_and_kill(at: At, number: usize, when: When) -> bool {
-    let (world, keyed, operator) = edited().await;
-    world.set_action(&keyed.record, "adopt").await;
-    wait_moved(&world, &keyed.record).await;
-    world.wait_event(CLAIM, "AccessMoved").await;
-    let gate = hold_at(&world, at, number, when);
-    set_back(&world, &keyed.record).await;
-    let (was_reached, operator) = kill(&world, operator, gate, wait_over(&world, &keyed.record)).await;
-    wait_over(&world, &keyed.record).await;
-    leaves_nothing(&world, &keyed, operator, &format!("call {number} of {at:?}, {when:?}")).await;
-    was_reached
-}
-
-/// The claim has only its new access, and nothing is left when it is deleted.
-async fn leaves_nothing(world: &World, keyed: &Keyed, operator: Binary, at: &str) {
-    assert!(world.account.users_with(&keyed.uid).await.is_empty(), "{at}");
-    assert!(world.secret_entries(CLAIM).await.is_empty(), "{at}");
-    pod(world, CLAIM, "web").await.put(&keyed.bucket, "by a new pod").await.expect(at);
-    let role = role(world, CLAIM).await;
-    world.delete_claim(CLAIM).await;
-    world.wait_gone(CLAIM).await;
-    assert_eq!(policies(world, &role).await, None, "{at}");
-    assert!(!world.account.bucket_exists(&keyed.bucket).await, "{at}");
-    operator.kill().await;
 }

@@ -71,6 +71,21 @@ async fn without_its_class_access_is_removed_and_the_bucket_stays() {
     assert!(note.contains(&legacy.bucket) && note.contains("no longer exists"), "{note}");
 }
 
+/// Its ObjectBucket does not record the credentials, and the class that its user names later may be of another account.
+#[tokio::test]
+async fn an_edited_class_does_not_change_whose_credentials_are_used() {
+    let world = World::new().await;
+    let class = world.class("legacy").await;
+    let other = world.class_with("other", "Delete", &[("secretName", "missing")]).await;
+    let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let edit = json!({ "spec": { "storageClassName": other, "additionalConfig": { "serviceAccountName": "web" } } });
+    world.claims().patch("c2", &Default::default(), &Patch::Merge(edit)).await.unwrap();
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    legacy.assert_gone(&world).await;
+}
+
 #[tokio::test]
 async fn a_bucket_that_the_class_names_was_granted_and_stays() {
     let world = World::new().await;

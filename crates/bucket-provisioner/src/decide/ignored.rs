@@ -57,7 +57,8 @@ fn ignored_undo(claim: &Claim, record: &Record) -> Option<String> {
 
 /// Keys are requested for a claim that has none.
 fn ignored_rotation(claim: &Claim, record: &Record) -> Option<String> {
-    (claim.rotate_request.is_some() && record.plan.service_account.is_some()).then(|| {
+    let is_keyless = record.plan.service_account.is_some() && !record.is_moving();
+    (claim.rotate_request.is_some() && is_keyless).then(|| {
         let annotation = wire::annotation::ROTATE_KEYS;
         format!("the annotation {annotation} has no effect: the claim's apps have access without keys; remove it")
     })

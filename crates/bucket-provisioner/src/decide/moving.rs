@@ -7,6 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::store::{Plan, PreviousAccess, Record, Rotation};
 
+/// The end of what apps never had.
+const AT_ONCE: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// Longest list of previous access, each of which has to be revoked.
+const MOST: usize = 8;
+
 /// The record with the access that was planned for the claim now; `None` if it has that already, or cannot get it. Everything
 /// else stays as it is recorded: bucket, settings, access mode, and what happens when the claim is deleted. `is_same_access`:
 /// [of the store](crate::store::Provisioner::is_same_access).
@@ -21,25 +27,40 @@ pub(crate) fn moved(
         && before.endpoint == next.endpoint
         && before.bucket == next.bucket
         && creator(before) == creator(next);
-    // Keys that replace others are issued by a rotation.
-    let is_move = next.service_account.is_some() && !is_same_access(recorded, planned);
-    if !(is_same_bucket && is_move) {
+    if !is_same_bucket {
         return None;
     }
     let mut previous_access = recorded.previous_access.clone();
-    previous_access.push(PreviousAccess::of(recorded, next));
-    // A claim can be moved back.
-    previous_access.retain(|previous| !is_same_access(&previous.record(recorded), planned));
+    let is_same = |previous: &PreviousAccess| is_same_access(&previous.record(recorded), planned);
+    let again = previous_access.iter().position(is_same).map(|at| previous_access.remove(at));
+    let keeps = is_same_access(recorded, planned);
+    if !keeps {
+        previous_access.push(PreviousAccess::of(recorded, next));
+    }
+    let rotation = match (&next.service_account, &again) {
+        // It never had the new access, and has its keys.
+        (None, Some(PreviousAccess { ends_at: None, .. })) => {
+            previous_access.iter_mut().for_each(|previous| previous.ends_at = previous.ends_at.or(Some(AT_ONCE)));
+            next.rotation
+        }
+        // Other keys are issued by a rotation.
+        (None, _) => return None,
+        // What it has works. Otherwise, the class that it named before could not give it.
+        (Some(_), _) if keeps && !recorded.is_moving() => return None,
+        (Some(_), _) => Rotation { every: None, ..before.rotation },
+    };
     let plan = Plan {
         owner: next.owner.clone(),
         user: next.user.clone(),
         service_account: next.service_account.clone(),
-        state: next.state.clone(),
+        // Names of what it has there are those of that time.
+        state: again.map_or_else(|| next.state.clone(), |again| again.state),
         outputs: next.outputs.clone(),
-        rotation: Rotation { every: None, ..before.rotation },
+        rotation,
         ..before.clone()
     };
-    Some(Record { class_name: planned.class_name.clone(), previous_access, plan, ..recorded.clone() })
+    let record = Record { class_name: planned.class_name.clone(), previous_access, plan, ..recorded.clone() };
+    (record != *recorded && record.previous_access.len() <= MOST).then_some(record)
 }
 
 /// The record of a claim whose apps have the new access from now on; and when the previous one ends, if that is known only
@@ -119,6 +140,11 @@ mod tests {
         refused(|planned| planned.plan.mode = Mode::Granted);
         refused(|planned| planned.plan.shared_from = Some(SharedFrom::new("loader", [])));
         refused(|planned| planned.plan.user = record().plan.user);
+        let mut often = record();
+        for number in 0..MOST {
+            often = moved(same, &often, &planned(&number.to_string())).unwrap();
+        }
+        assert_eq!(moved(same, &often, &planned("once more")), None, "each has to be revoked");
         refused(|planned| planned.plan.bucket = "another".into());
     }
 
@@ -133,6 +159,26 @@ mod tests {
             back.previous_access.iter().map(|previous| previous.user_name.as_deref().unwrap()).collect();
         assert_eq!(users, ["shop-photos-f30e0389", "second"], "the first role is not revoked");
         assert!(back.is_moving());
+        assert_eq!(back.plan.state, first.plan.state, "what it has there has the names of that time");
+    }
+
+    #[test]
+    fn a_move_that_does_not_succeed_is_corrected_or_undone() {
+        let moving = moved(same, &record(), &planned("role")).unwrap();
+        assert_eq!(moved(same, &moving, &planned("role")), None);
+        let mut corrected = planned("role");
+        corrected.plan.state.insert("provider".into(), "another".into());
+        let again = moved(same, &moving, &corrected).unwrap();
+        assert_eq!((&again.plan.state, &again.previous_access), (&corrected.plan.state, &moving.previous_access));
+
+        let with_keys = Record { class_name: "keys".into(), ..record() };
+        let back = moved(same, &moving, &with_keys).unwrap();
+        assert_eq!((&back.plan, back.is_moving()), (&record().plan, false), "its keys were never deleted");
+        let over = ended(&back, NOW).0;
+        assert_eq!(over[0].user_name.as_deref(), Some("role"), "it is revoked at once");
+        let (published, _) = published(&moving, NOW);
+        assert_eq!(moved(same, &published, &with_keys), None, "its apps no longer have keys");
+        assert_eq!(moved(same, &published, &corrected), None);
     }
 
     #[test]

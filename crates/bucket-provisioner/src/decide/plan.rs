@@ -129,7 +129,8 @@ pub(crate) fn record_state<P: Provisioner>(
     };
     let adopted = |stored: Box<Stored>| {
         let record = adopted(&stored.record, claim, surroundings.cluster);
-        let record = Box::new(moved(&stored, &record).unwrap_or(record));
+        let is_allowed = stored.action == Some(Action::Adopt);
+        let record = Box::new(is_allowed.then(|| moved(&stored, &record)).flatten().unwrap_or(record));
         RecordState::Predecessor { stored, record }
     };
     let proceed = |stored| RecordState::Stored { stored, is_new: false };

@@ -88,14 +88,13 @@ pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
         Upkeep::Retire if !times.key_search.is_zero() => return not_for(times.key_search),
         Upkeep::Rotate | Upkeep::Retire | Upkeep::RevokePrevious | Upkeep::Check => return (due, None),
     }
-    if times.previous == Some(Duration::ZERO) {
-        return (Upkeep::RevokePrevious, None);
-    }
     if times.asked {
         return if times.key_search.is_zero() { (Upkeep::Check, None) } else { not_for(times.key_search) };
     }
     match times.check {
         Some(Duration::ZERO) => (Upkeep::Check, None),
+        // Last, because what the store refuses is due again at once, and must not keep anything from being checked.
+        _ if times.previous == Some(Duration::ZERO) => (Upkeep::RevokePrevious, None),
         check => (Upkeep::Nothing, [wait, check, times.previous].into_iter().flatten().min()),
     }
 }
@@ -144,7 +143,9 @@ mod tests {
     fn previous_access_is_revoked_when_its_time_comes() {
         let first = Times { previous: Some(Duration::from_secs(20)), ..WELL };
         assert_eq!(usual(&first), (Upkeep::Nothing, Some(Duration::from_secs(20))));
-        let over = Times { previous: Some(Duration::ZERO), check: Some(Duration::ZERO), ..WELL };
+        let over = Times { previous: Some(Duration::ZERO), ..WELL };
+        let both = Times { check: Some(Duration::ZERO), ..over };
+        assert_eq!(usual(&both), (Upkeep::Check, None), "it may fail every time");
         assert_eq!(usual(&over), (Upkeep::RevokePrevious, None));
         assert_eq!(usual(&Times { failed: MINUTE, ..over }), (Upkeep::Nothing, Some(MINUTE)), "AWS refused it");
     }

@@ -9,6 +9,7 @@ pub(crate) mod deletion;
 pub(crate) mod events;
 pub(crate) mod namespaces;
 pub(crate) mod outputs;
+pub(crate) mod record_lookup;
 pub(crate) mod records;
 pub(crate) mod status;
 pub(crate) mod tokens;

@@ -7,10 +7,26 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::in_sync::usual_upkeep;
 use crate::decide::claim::Claim;
+use crate::decide::legacy;
 use crate::decide::record::Stored;
 use crate::decide::steps::Upkeep;
+use crate::error::Error;
+use crate::objects::classes;
 use crate::objects::outputs::Current;
 use crate::state::context::Context;
+use crate::store::Provisioner;
+
+/// Completes a record of the Go provisioner from the class that it names; the claim may name another one by now.
+///
+/// # Errors
+/// Kubernetes refused; those of [`legacy::complete`].
+pub(crate) async fn complete<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored: Stored) -> Result<Stored, Error> {
+    if stored.by_us() {
+        return Ok(stored);
+    }
+    let class = classes::named(ctx, stored.record.class_name.clone()).await?;
+    legacy::complete(ctx.provisioner.as_ref(), &ctx.options.provisioner_name, &class, claim, stored)
+}
 
 /// Whether ConfigMap, claim and status stay as they were published.
 pub(super) fn leaves_published(stored: &Stored, is_ready: bool, config_map: &Current<ConfigMap>) -> bool {

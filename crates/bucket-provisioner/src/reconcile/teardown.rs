@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::next::Next;
 use super::orphans::released;
-use super::step;
+use super::{step, takeover};
 use crate::api::wire;
 use crate::decide::action::{self, Action};
 use crate::decide::claim::{self, Claim};
@@ -23,7 +23,7 @@ use crate::decide::request::Labels;
 use crate::decide::teardown::{self, Purpose, StoreProgress, TeardownState, TeardownStep, Undo, closing_message};
 use crate::decide::{backoff, codec, legacy};
 use crate::error::{Error, RecordProblem};
-use crate::objects::{claims, crds, events, outputs, records, status};
+use crate::objects::{claims, crds, events, outputs, record_lookup, records, status};
 use crate::reasons;
 use crate::state::context::Context;
 use crate::state::memory::RemovalProgress;
@@ -115,12 +115,12 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         let creators = &|name: &str| ctx.creator(&claim.id.namespace, name);
         let surroundings = Surroundings { provisioner, provisioner_name, cluster, class, labels, creators };
         let mut left = Vec::new();
-        let stored = match records::find(ctx, claim).await? {
+        let stored = match record_lookup::find(ctx, claim).await? {
             Found::Owned(stored) if stored.action == Some(Action::Forget) => {
                 return Ok(Some(Self::forgetting(ctx, claim, &stored.name)));
             }
             Found::Owned(stored) => {
-                let stored = legacy::complete(ctx.provisioner.as_ref(), provisioner_name, class, claim, *stored)?;
+                let stored = takeover::complete(ctx, claim, *stored).await?;
                 left.extend(legacy::unknown_origin_note(&stored, class, provisioner_name));
                 // An earlier attempt has undone it; perhaps the cache does not show yet that the claim no longer exists.
                 if let Some(release) = stored.release.clone() {

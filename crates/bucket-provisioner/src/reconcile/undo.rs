@@ -10,7 +10,7 @@ use crate::decide::report::Report;
 use crate::decide::teardown::{self, Purpose, StoreProgress, Undo, closing_message, shares_bucket};
 use crate::decide::{codec, notice, output_data};
 use crate::error::Error;
-use crate::objects::{claims, crds, events, namespaces, outputs, records, status};
+use crate::objects::{claims, crds, events, namespaces, outputs, record_lookup, records, status};
 use crate::state::context::Context;
 use crate::state::memory::Awaited;
 use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, Content, Provisioner, Removal, compose};
@@ -86,16 +86,18 @@ impl<P: Provisioner> Teardown<'_, P> {
 
     async fn undo_at_store(&self, undo: Undo, in_use: bool) -> Result<Removal, Error> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
-        let (owner, present) = tokio::try_join!(owner::of_record(ctx, record), present_keys(ctx, self.claim)).map_err(
-            |error| match error {
-                Error::OwnerSecretNotFound(secret) => {
-                    Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() }
-                }
-                error => error,
-            },
-        )?;
-        self.revoke_previous(present.as_ref()).await?;
+        let (owner, present) = tokio::try_join!(owner::of_record(ctx, record), present_keys(ctx, self.claim))
+            .map_err(|error| needed(error, &record.plan.bucket))?;
         let call = owner.call(record).with_present(present.as_ref());
+        if !record.previous_access.is_empty() {
+            // All access ends before the bucket is deleted, and the present one first: the previous one may need credentials
+            // that no longer exist.
+            let removal = ctx.call_store(record, Box::pin(compose::revoke(ctx.provisioner.as_ref(), &call))).await?;
+            if removal.access.is_unproven() {
+                return Ok(removal);
+            }
+            self.revoke_previous(present.as_ref()).await?;
+        }
         let content = match undo {
             Undo::Delete => Some(Content::Delete),
             Undo::DeleteIfEmpty => Some(Content::Keep),
@@ -114,7 +116,8 @@ impl<P: Provisioner> Teardown<'_, P> {
     async fn revoke_previous(&self, present: Option<&AppCredentials>) -> Result<(), Error> {
         let record = &self.stored()?.record;
         for previous in &record.previous_access {
-            if let Some(note) = previous_access::revoke(self.ctx, record, previous, present).await? {
+            let answer = previous_access::revoke(self.ctx, record, previous, present).await;
+            if let Some(note) = answer.map_err(|error| needed(error, &record.plan.bucket))? {
                 events::left_in_place(self.ctx, &self.claim.id, &note).await;
             }
         }
@@ -140,7 +143,7 @@ impl<P: Provisioner> Teardown<'_, P> {
         let bucket = &stored.record.plan.bucket;
         // Before they are listed, so that a record that is deleted from now on wakes the claim.
         ctx.memory.wait_for(&self.claim.id, Some(Awaited::Bucket(bucket.clone())));
-        for candidate in records::with_bucket(ctx, bucket, &stored.name).await? {
+        for candidate in record_lookup::with_bucket(ctx, bucket, &stored.name).await? {
             let name = candidate.name;
             let Some(object) = candidate.object else { continue };
             match object.and_then(|object| codec::read(&object).map_err(|problem| problem.to_string())) {
@@ -195,6 +198,14 @@ impl<P: Provisioner> Teardown<'_, P> {
             events::left_in_place(ctx, &self.claim.id, note).await;
         }
         Ok(())
+    }
+}
+
+/// A Secret with provisioning credentials must exist as long as something has to be removed with them.
+fn needed(error: Error, bucket: &str) -> Error {
+    match error {
+        Error::OwnerSecretNotFound(secret) => Error::OwnerSecretNeeded { secret, bucket: bucket.to_owned() },
+        error => error,
     }
 }
 

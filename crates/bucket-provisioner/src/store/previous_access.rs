@@ -26,7 +26,7 @@ pub(crate) struct PreviousAccess {
     #[serde(skip_serializing_if = "Option::is_none")]
     owner_role_external_id: Option<String>,
     /// The store's entries.
-    state: BTreeMap<String, String>,
+    pub(crate) state: BTreeMap<String, String>,
     /// The keys that only it had in the claim's ConfigMap.
     pub(crate) outputs: BTreeSet<String>,
     /// When it ends; `None`: apps do not have the new access yet.

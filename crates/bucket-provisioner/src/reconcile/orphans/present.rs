@@ -7,7 +7,7 @@ use crate::decide::orphan::PresentClaim;
 use crate::decide::record::Stored;
 use crate::decide::release::UndoRequest;
 use crate::error::Error;
-use crate::objects::{namespaces, records};
+use crate::objects::{namespaces, record_lookup};
 use crate::store::Provisioner;
 
 impl<P: Provisioner> OrphanController<P> {
@@ -19,7 +19,7 @@ impl<P: Provisioner> OrphanController<P> {
         let claim = Claim::read(&found, &ctx.label);
         let has_record = match adopts && claim.id.uid != recorded.uid {
             false => None,
-            true => match records::find(ctx, &claim).await {
+            true => match record_lookup::find(ctx, &claim).await {
                 Ok(Found::Owned(own)) => Some(own.name).filter(|name| *name != stored.name),
                 _ => None,
             },

@@ -12,16 +12,15 @@ use tracing::Instrument as _;
 use super::{OrphanController, Outcome};
 use crate::api::ObjectBucket;
 use crate::decide::claim::Claim;
-use crate::decide::legacy;
 use crate::decide::notice;
 use crate::decide::orphan::Due;
 use crate::decide::record::Stored;
 use crate::decide::release::{Release, Retained};
 use crate::decide::teardown::{self as way_back, Undo};
 use crate::error::Error;
-use crate::objects::{classes, crds, records};
+use crate::objects::{crds, records};
 use crate::reconcile::next::{BUSY, Next};
-use crate::reconcile::{step, teardown};
+use crate::reconcile::{step, takeover, teardown};
 use crate::state::stores;
 use crate::store::{ClaimId, Provisioner};
 use operator_runtime::engine::{QueueKey, Urgency};
@@ -119,10 +118,8 @@ impl<P: Provisioner> OrphanController<P> {
 
     /// Completes a record of the Go provisioner from its class.
     async fn completed(&self, stored: Stored) -> Result<Stored, Error> {
-        let ctx = &*self.ctx;
-        let class = classes::named(ctx, stored.record.class_name.clone()).await?;
         let claim = Claim::gone(stored.record.claim.clone());
-        legacy::complete(ctx.provisioner.as_ref(), &ctx.options.provisioner_name, &class, &claim, stored)
+        takeover::complete(&self.ctx, &claim, stored).await
     }
 
     /// `retain`: why the record stays. `again`: it failed before, and the record still reports that.

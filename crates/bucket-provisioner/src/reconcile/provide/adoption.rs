@@ -48,9 +48,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             former_cluster = stored.record.cluster,
             "adopting the ObjectBucket, as its annotation requests"
         );
-        records::transfer(self.ctx, &mut stored, record).await?;
-        // Keys that were issued for the previous access.
+        // Keys that were issued for the previous access. Before it is written, because the answer may be lost.
         self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
+        records::transfer(self.ctx, &mut stored, record).await?;
         self.record_state = RecordState::Stored { stored: Box::new(stored), is_new: false };
         self.continue_with_upkeep()?;
         Ok(None)

@@ -229,6 +229,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let token = match tokens::request(ctx, record).await? {
+            Some(Token::Denied(answer)) if record.is_moving() => {
+                return Err(Error::NotTried { answer: answer.to_string() });
+            }
             Some(Token::Denied(answer)) => {
                 let note = format!(
                     "the access of the claim's ServiceAccount was not tried, because the operator may not request a token of it: {answer}"
@@ -274,7 +277,10 @@ impl<P: Provisioner> Attempt<'_, P> {
             return Err(Error::CredentialsUnusable { answer: refused, remedy: P::KEYS_REFUSED_REMEDY });
         }
         if is_moving {
-            // Its apps have the previous access.
+            // Its apps have the previous access. Perhaps somebody has deleted what was granted.
+            if ctx.memory.get(&self.claim.id, |m| m.waits.probes()) > MAX_PROBES {
+                ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
+            }
             return Ok(Some(Next::After(wait)));
         }
         let report = Report::waiting_for_credentials(&self.claim, &refused);

@@ -18,7 +18,7 @@ use kube::Resource as _;
 
 use self::attempt::Attempt;
 use super::next::Next;
-use super::{in_sync, step, teardown};
+use super::{in_sync, step, takeover, teardown};
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
 use crate::decide::plan::{self, RecordState, Surroundings};
@@ -28,7 +28,7 @@ use crate::decide::steps::{self, ProvisionStep};
 use crate::decide::{legacy, moving, output_data, request};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
-use crate::objects::{claims, events, namespaces, records, status};
+use crate::objects::{claims, events, namespaces, record_lookup, records, status};
 use crate::state::context::Context;
 use crate::state::memory::ClaimMemory;
 use crate::store::{Provisioner, Record};
@@ -74,8 +74,6 @@ async fn begin<'a, P: Provisioner>(
     if claim.is_abridged(ctx.rules.has) {
         claims::refresh_settings(ctx, &mut claim).await?;
     }
-    let complete =
-        |stored| legacy::complete(ctx.provisioner.as_ref(), &ctx.options.provisioner_name, class, &claim, stored);
     let labels = namespaces::labels(ctx, &claim, class).await?;
     ctx.wait_for_creator(&claim);
     let namespace = claim.id.namespace.clone();
@@ -88,7 +86,7 @@ async fn begin<'a, P: Provisioner>(
         labels: &labels,
         creators: &creators,
     };
-    let found = records::find(ctx, &claim).await?;
+    let found = record_lookup::find(ctx, &claim).await?;
     let stored = match plan::record_state(&surroundings, &claim, found)? {
         RecordState::Planned { name, record } => {
             if let ClassLookup::Found(class) = class
@@ -108,9 +106,10 @@ async fn begin<'a, P: Provisioner>(
             return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, Box::new(record)).await?)));
         }
         RecordState::Outdated(stored) => {
-            return teardown::undo_first(ctx, &claim, complete(*stored)?).await.map(Start::Undone);
+            let stored = takeover::complete(ctx, &claim, *stored).await?;
+            return teardown::undo_first(ctx, &claim, stored).await.map(Start::Undone);
         }
-        RecordState::Stored { stored, .. } => complete(*stored)?,
+        RecordState::Stored { stored, .. } => takeover::complete(ctx, &claim, *stored).await?,
         RecordState::Damaged { object, record, error } => {
             recovery::restore(ctx, &claim, &object, *record, error).await?
         }

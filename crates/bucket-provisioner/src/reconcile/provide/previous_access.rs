@@ -32,7 +32,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// SDKs may prefer what the ConfigMap named before.
     pub(super) async fn remove_previous_entries(&self) -> Result<(), Error> {
         let record = &self.stored()?.record;
-        let (Some(found), true) = (self.config_map.existing(), record.is_moving()) else { return Ok(()) };
+        let Some(found) = self.config_map.existing() else { return Ok(()) };
         let outdated = record.previous_access.iter().flat_map(|previous| &previous.outputs);
         let outdated = outdated.filter(|key| !record.plan.outputs.contains_key(*key));
         let config_maps = self.ctx.config_maps_in(&self.claim.id.namespace);
@@ -45,7 +45,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (ctx, id) = (self.ctx, self.claim.id.clone());
         let (over, record) = moving::ended(&self.stored()?.record, Timestamp::now());
         for previous in &over {
-            let identity = previous.record(&record).plan.identity().unwrap_or_default();
+            let Some(identity) = previous.record(&record).plan.identity() else { continue };
             let removed = async {
                 crds::may_remove(ctx).await?;
                 previous_access::revoke(ctx, &record, previous, None).await

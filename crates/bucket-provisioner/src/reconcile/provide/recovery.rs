@@ -75,6 +75,7 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     let record = Record { account: owner.account.clone(), ..record };
     let keys = secret.as_ref().and_then(output_data::credentials);
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
+    let has_keys = keys.is_some();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
     let denied = ctx.memory.get(&claim.id, |m| m.upkeep.denied_key());
     let others = notes.retiring.iter().map(|previous| previous.id.as_str());
@@ -84,6 +85,11 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
             let identity = record.plan.identity().unwrap_or_default();
             Proof::Lost(format!("{identity} does not exist, or nothing there shows that it is the claim's"))
+        }
+        // Somebody may have edited the claim: its class may give access without keys only now, as the admin has not decided.
+        Ok(checkup) if record.plan.service_account.is_some() && (checkup.keys_lost || has_keys) => {
+            let identity = record.plan.identity().unwrap_or_default();
+            Proof::Lost(format!("{identity} does not have access, or the claim's Secret has keys"))
         }
         Ok(_) => Proof::Seen(record.into()),
         Err(failure) if failure.is_lost() => Proof::Lost(failure.to_string()),

@@ -6,11 +6,13 @@ use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use super::lost::orphans;
 use super::{create_account, create_provider, keyless, pod, policies, role, spec};
 use crate::support::account::Account;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
 use crate::support::pods::Pods;
+use crate::support::tool::Tool;
 use crate::support::{World, bucket_of, condition, seen};
 
 pub(super) const CLAIM: &str = "photos";
@@ -107,6 +109,10 @@ async fn a_claim_moves_from_keys_to_a_role_without_a_gap() {
     let role = role(&world, CLAIM).await;
     let kept = previous(&world, &keyed.record).await;
     assert!(kept[0]["userName"].as_str().unwrap().contains(&keyed.uid) && kept[0]["endsAt"].is_string(), "{kept}");
+    assert!(orphans(&world).await.is_empty(), "the previous user is no orphan");
+    let claim = format!("{}/{CLAIM}", world.namespace);
+    let shown = Tool::run(&world, &["status", &claim], "").await.out;
+    assert!(shown.contains("Previous access") && shown.contains(&keyed.uid), "{shown}");
     let bound = world.claims().get(CLAIM).await.unwrap();
     assert_eq!(bound.metadata.uid.as_ref(), Some(&keyed.uid), "it is the same claim");
 

@@ -91,8 +91,8 @@ crate::reasons! {
         KEY_DEACTIVATED = "FormerKeyDeactivated": "the previous key is deactivated, and is deleted at the time in the message", "if an app still needs it, activate it in IAM (admin); restart the app";
         KEYS_RETIRED = "KeysRetired": "the previous key was deleted", "";
         ACCESS_CHANGED = "AccessChanged": "the claim's keys may now do more or less with its bucket, because its setting `accessMode` was changed; the keys are the same", "";
-        ACCESS_MOVED = "AccessMoved": "the claim's apps have access as a ServiceAccount from now on; the message shows until when the previous access works", "restart the apps, so that they use the new access";
-        PREVIOUS_ACCESS_DELETED = "PreviousAccessDeleted": "the access that the claim had before it was moved was deleted", "";
+        ACCESS_MOVED = "AccessMoved": "the claim's apps have access as a ServiceAccount from now on; the message shows until when the previous access works. Also the condition `KeysCurrent`", "restart the apps, so that they use the new access";
+        PREVIOUS_ACCESS_DELETED = "PreviousAccessDeleted": "the access that the claim had before it was moved was deleted. Also the condition `KeysCurrent`", "";
         SETTINGS_APPLIED = "SettingsApplied": "edited settings of the claim were applied to its bucket", "";
         SETTING_RELEASED = "SettingReleased": "the claim no longer sets something that cannot be undone; the bucket keeps it, and the operator no longer repairs it", "";
         ADOPTED = "Adopted": "the claim adopted an ObjectBucket, with its bucket and user", "";

@@ -1,7 +1,7 @@
 //! Claims that get other access: from keys to a ServiceAccount, and from one cluster to another. Their apps have access all the
 //! time, and the previous access ends after a grace period. (For crashes see `moving_kills`.)
 
-use bucket_provisioner::api::ObjectBucket;
+use bucket_provisioner::api::{ObjectBucket, ObjectBucketClaim};
 use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -12,8 +12,10 @@ use crate::support::account::Account;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
 use crate::support::pods::Pods;
+use crate::support::proxy::Verdict;
 use crate::support::tool::Tool;
 use crate::support::{World, bucket_of, condition, seen};
+use crate::upkeep::DENIED;
 
 pub(super) const CLAIM: &str = "photos";
 
@@ -264,6 +266,41 @@ async fn a_claim_moves_from_a_role_to_pod_identity() {
     world.wait_gone(CLAIM).await;
     assert!(pods.association(&world.account, names).await.is_none());
     operator.stop().await;
+}
+
+/// What still works is shown until it is deleted.
+#[tokio::test]
+async fn previous_access_that_cannot_be_deleted_is_reported() {
+    let (world, class) = keyless(&["web"]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let keyed = Keyed::bind(&world).await;
+    edit(&world, &class, "web").await;
+    world.set_action(&keyed.record, "adopt").await;
+    wait_keys_current(&world, "AccessMoved", "works until").await;
+    world.wait_action_removed(&keyed.record).await;
+    world.aws.inject(|call| match call.name.as_str() {
+        "GetUser" => Verdict::Answer(403, DENIED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    set_back(&world, &keyed.record).await;
+    wait_keys_current(&world, "CheckFailed", "could not be deleted").await;
+    keyed.app.put(&keyed.bucket, "still").await.unwrap();
+    pod(&world, CLAIM, "web").await.put(&keyed.bucket, "by a new pod").await.unwrap();
+    assert_ne!(previous(&world, &keyed.record).await, json!([]));
+
+    world.aws.leave_alone();
+    world.retry(CLAIM, "now").await;
+    wait_over(&world, &keyed.record).await;
+    wait_keys_current(&world, "PreviousAccessDeleted", "there is no other").await;
+    assert!(world.account.users_with(&keyed.uid).await.is_empty());
+    operator.stop().await;
+}
+
+async fn wait_keys_current(world: &World, reason: &str, part: &str) {
+    let reported = |claim: &ObjectBucketClaim| {
+        condition(claim, "KeysCurrent").is_some_and(|c| c.reason == reason && c.message.contains(part))
+    };
+    world.wait_claim(CLAIM, reason, reported).await;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use serde_json::json;
 
 use crate::support::{World, bucket_of};
 
-const DENIED: &str = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
+pub(crate) const DENIED: &str =
+    "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
 
 /// A claim that is bound, and what its app had at first.
 struct Bound {

@@ -5,6 +5,11 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::ConditionStatus::{False, True};
+use crate::decide::claim::Claim;
+use crate::decide::keys::text;
+use crate::decide::report::KeysCondition;
+use crate::reasons;
 use crate::store::{Plan, PreviousAccess, Record, Rotation};
 
 /// The end of what apps never had.
@@ -76,6 +81,33 @@ pub(crate) fn published(record: &Record, now: Timestamp) -> (Record, Option<Time
 pub(crate) fn ends_in(record: &Record, now: Timestamp) -> Option<Duration> {
     let next = record.previous_access.iter().filter_map(|previous| previous.ends_at).min()?;
     Some(Duration::try_from(next.duration_since(now)).unwrap_or_default())
+}
+
+/// The condition KeysCurrent of a bound claim without keys; `None` if it never had others. `failure`: why previous access could
+/// not be revoked.
+pub(crate) fn condition(claim: &Claim, record: &Record, failure: Option<&str>) -> Option<KeysCondition> {
+    let has_condition = claim.condition(reasons::KEYS_CURRENT).is_some();
+    let condition = |status, reason, message| Some(KeysCondition { status, reason, message });
+    let now = record.plan.identity().unwrap_or_default();
+    let works = |previous: &PreviousAccess| {
+        Some((previous.record(record).plan.identity()?, previous.ends_at.filter(|at| *at > AT_ONCE)?))
+    };
+    match (failure, record.previous_access.iter().rev().find_map(works)) {
+        (Some(failure), _) => condition(False, reasons::CHECK_FAILED, failure.to_owned()),
+        (None, Some((previous, ends_at))) => {
+            let until = text(ends_at);
+            let message = format!(
+                "apps have access by {now}; the previous access ({previous}) works until {until}: before then, restart pods that still have it"
+            );
+            condition(True, reasons::ACCESS_MOVED, message)
+        }
+        (None, None) if has_condition && !record.is_moving() => condition(
+            True,
+            reasons::PREVIOUS_ACCESS_DELETED,
+            format!("apps have access by {now}, and there is no other"),
+        ),
+        (None, None) => None,
+    }
 }
 
 /// What ends now, and the record without it.

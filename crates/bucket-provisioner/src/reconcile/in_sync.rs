@@ -77,7 +77,10 @@ pub(crate) fn other_conditions<P>(
     let rules = if stored.by_us() { ctx.rules } else { Rules::NONE };
     let keys = record.plan.user.as_ref().and_then(|_| {
         let failure = ctx.memory.get(&claim.id, |m| m.upkeep.key_failure.clone());
-        keys::condition(claim, notes, failure.as_deref())
+        match record.plan.service_account {
+            Some(_) => moving::condition(claim, record, failure.as_deref()),
+            None => keys::condition(claim, notes, failure.as_deref()),
+        }
     });
     let mut ignored = ignored(claim, spec, record, rules);
     if !stored.by_us() {

@@ -42,6 +42,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store revoke the access whose time is over.
     pub(super) async fn revoke_previous(&mut self) -> Result<(), Error> {
         self.upkeep = Upkeep::Nothing;
+        // The claim's status reports the result.
+        self.progress.status_written = false;
         let (ctx, id) = (self.ctx, self.claim.id.clone());
         let (over, record) = moving::ended(&self.stored()?.record, Timestamp::now());
         for previous in &over {
@@ -58,13 +60,18 @@ impl<P: Provisioner> Attempt<'_, P> {
                 Ok(Some(note)) => events::left_in_place(ctx, &id, &note).await,
                 Err(error) => {
                     let what = format!("the claim's previous access ({identity}) could not be deleted");
-                    self.upkeep_stopped(Upkeep::RevokePrevious, reasons::CHECK_FAILED, &what, &error).await;
+                    if self.upkeep_stopped(Upkeep::RevokePrevious, reasons::CHECK_FAILED, &what, &error).await {
+                        let note = format!("{what}; retrying: {error}");
+                        ctx.memory.entry(&id, |m| m.upkeep.key_failure = Some(note.into()));
+                        ctx.options.observer.metrics().upkeep.checked("failed");
+                    }
                     return Ok(());
                 }
             }
         }
         records::record_edit(ctx, self.stored_mut()?, record).await?;
         ctx.memory.entry(&id, |m| m.upkeep.succeeded());
+        ctx.memory.entry(&id, |m| m.upkeep.key_failure = None);
         Ok(())
     }
 }

@@ -50,8 +50,8 @@ pub(crate) fn moved(
         }
         // Other keys are issued by a rotation.
         (None, _) => return None,
-        // What it has works. Otherwise, the class that it named before could not give it.
-        (Some(_), _) if keeps && !recorded.is_moving() => return None,
+        // What it has works, or will. Otherwise, the class that it named before could not give it.
+        (Some(_), _) if keeps && !(recorded.is_moving() && recorded.class_name != planned.class_name) => return None,
         (Some(_), _) => Rotation { every: None, ..before.rotation },
     };
     let plan = Plan {
@@ -198,7 +198,7 @@ mod tests {
     fn a_move_that_does_not_succeed_is_corrected_or_undone() {
         let moving = moved(same, &record(), &planned("role")).unwrap();
         assert_eq!(moved(same, &moving, &planned("role")), None);
-        let mut corrected = planned("role");
+        let mut corrected = Record { class_name: "corrected".into(), ..planned("role") };
         corrected.plan.state.insert("provider".into(), "another".into());
         let again = moved(same, &moving, &corrected).unwrap();
         assert_eq!((&again.plan.state, &again.previous_access), (&corrected.plan.state, &moving.previous_access));

@@ -88,27 +88,34 @@ impl<P: Provisioner> Teardown<'_, P> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let (owner, present) = tokio::try_join!(owner::of_record(ctx, record), present_keys(ctx, self.claim))
             .map_err(|error| needed(error, &record.plan.bucket))?;
-        let call = owner.call(record).with_present(present.as_ref());
-        if !record.previous_access.is_empty() {
-            // All access ends before the bucket is deleted, and the present one first: the previous one may need credentials
-            // that no longer exist.
-            let removal = ctx.call_store(record, Box::pin(compose::revoke(ctx.provisioner.as_ref(), &call))).await?;
-            if removal.access.is_unproven() {
-                return Ok(removal);
-            }
-            self.revoke_previous(present.as_ref()).await?;
-        }
         let content = match undo {
             Undo::Delete => Some(Content::Delete),
             Undo::DeleteIfEmpty => Some(Content::Keep),
             Undo::Revoke | Undo::DeleteAfter(_) => None,
         };
         // The access is removed even if the bucket is in use.
-        match content.filter(|_| !in_use) {
+        let content = content.filter(|_| !in_use);
+        let call = owner.call(record).with_present(present.as_ref());
+        let was_moved = !record.previous_access.is_empty() && !ctx.memory.get(&self.claim.id, |m| m.access_gone);
+        if let Some(content) = content.filter(|_| !was_moved) {
+            let delete = Box::pin(compose::delete(ctx.provisioner.as_ref(), &call, content));
+            return ctx.call_store(record, delete).await;
+        }
+        let removal = ctx.call_store(record, Box::pin(compose::revoke(ctx.provisioner.as_ref(), &call))).await?;
+        if removal.access.is_unproven() {
+            return Ok(removal);
+        }
+        // All access ends before the bucket is deleted, and the present one first: the previous one may need credentials that
+        // no longer exist.
+        self.revoke_previous(present.as_ref()).await?;
+        match content {
             Some(content) => {
-                ctx.call_store(record, Box::pin(compose::delete(ctx.provisioner.as_ref(), &call, content))).await
+                let call = owner.call(record);
+                let delete = Box::pin(compose::delete(ctx.provisioner.as_ref(), &call, content));
+                let deleted = ctx.call_store(record, delete).await?;
+                Ok(Removal { access: removal.access, ..deleted })
             }
-            None => ctx.call_store(record, Box::pin(compose::revoke(ctx.provisioner.as_ref(), &call))).await,
+            None => Ok(removal),
         }
     }
 

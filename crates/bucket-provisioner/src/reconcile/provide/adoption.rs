@@ -48,8 +48,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             former_cluster = stored.record.cluster,
             "adopting the ObjectBucket, as its annotation requests"
         );
-        // Keys that were issued for the previous access. Before it is written, because the answer may be lost.
-        self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
+        // Keys that were issued for the previous access, and what was reported about them. Before it is written, because the answer may be lost.
+        self.ctx.memory.entry(&self.claim.id, |m| {
+            m.keep_pending_key(None);
+            m.upkeep.succeeded();
+            m.upkeep.key_failure = None;
+        });
         records::transfer(self.ctx, &mut stored, record).await?;
         self.record_state = RecordState::Stored { stored: Box::new(stored), is_new: false };
         self.continue_with_upkeep()?;

@@ -234,10 +234,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             ..record
         };
         records::change(ctx, stored, record).await?;
-        match previous_ends_at {
-            Some(ends_at) => self.report_move(ends_at).await,
-            None => Ok(()),
-        }
+        let Some(ends_at) = previous_ends_at else { return Ok(()) };
+        ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
+        self.report_move(ends_at).await
     }
 
     async fn write_config_map(&mut self) -> Result<(), Error> {

@@ -45,12 +45,14 @@ impl<P: Provisioner> Attempt<'_, P> {
         // The claim's status reports the result.
         self.progress.status_written = false;
         let (ctx, id) = (self.ctx, self.claim.id.clone());
-        let (over, record) = moving::ended(&self.stored()?.record, Timestamp::now());
-        for previous in &over {
-            let Some(identity) = previous.record(&record).plan.identity() else { continue };
+        let before = self.stored()?.record.clone();
+        let (over, mut record) = moving::ended(&before, Timestamp::now());
+        let mut failure = None;
+        for previous in over {
+            let Some(identity) = previous.record(&before).plan.identity() else { continue };
             let removed = async {
                 crds::may_remove(ctx).await?;
-                previous_access::revoke(ctx, &record, previous, None).await
+                previous_access::revoke(ctx, &before, &previous, None).await
             };
             match removed.await {
                 Ok(None) => {
@@ -59,19 +61,23 @@ impl<P: Provisioner> Attempt<'_, P> {
                 }
                 Ok(Some(note)) => events::left_in_place(ctx, &id, &note).await,
                 Err(error) => {
-                    let what = format!("the claim's previous access ({identity}) could not be deleted");
-                    if self.upkeep_stopped(Upkeep::RevokePrevious, reasons::CHECK_FAILED, &what, &error).await {
-                        let note = format!("{what}; retrying: {error}");
-                        ctx.memory.entry(&id, |m| m.upkeep.key_failure = Some(note.into()));
-                        ctx.options.observer.metrics().upkeep.checked("failed");
-                    }
-                    return Ok(());
+                    record.previous_access.push(previous);
+                    failure = Some((format!("the claim's previous access ({identity}) could not be deleted"), error));
                 }
             }
         }
-        records::record_edit(ctx, self.stored_mut()?, record).await?;
-        ctx.memory.entry(&id, |m| m.upkeep.succeeded());
-        ctx.memory.entry(&id, |m| m.upkeep.key_failure = None);
+        if record != before {
+            records::record_edit(ctx, self.stored_mut()?, record).await?;
+        }
+        let note = failure.as_ref().map(|(what, error)| format!("{what}; retrying: {error}").into());
+        ctx.memory.entry(&id, |m| m.upkeep.key_failure = note);
+        match failure {
+            Some((what, error)) => {
+                self.upkeep_stopped(Upkeep::RevokePrevious, reasons::CHECK_FAILED, &what, &error).await;
+                ctx.options.observer.metrics().upkeep.checked("failed");
+            }
+            None => ctx.memory.entry(&id, |m| m.upkeep.succeeded()),
+        }
         Ok(())
     }
 }

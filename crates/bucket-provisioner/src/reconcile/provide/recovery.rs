@@ -74,8 +74,9 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     let (owner, secret) = tokio::try_join!(owner::of_record(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
     let record = Record { account: owner.account.clone(), ..record };
     let keys = secret.as_ref().and_then(output_data::credentials);
+    let (has_secret, has_keys) = (secret.is_some(), keys.is_some());
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
-    let has_keys = keys.is_some();
+    let is_keyless = record.plan.service_account.is_some() && !record.is_moving();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
     let denied = ctx.memory.get(&claim.id, |m| m.upkeep.denied_key());
     let others = notes.retiring.iter().map(|previous| previous.id.as_str());
@@ -86,8 +87,8 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
             let identity = record.plan.identity().unwrap_or_default();
             Proof::Lost(format!("{identity} does not exist, or nothing there shows that it is the claim's"))
         }
-        // Somebody may have edited the claim: its class may give access without keys only now, as the admin has not decided.
-        Ok(checkup) if record.plan.service_account.is_some() && (checkup.keys_lost || has_keys) => {
+        // Somebody may have edited the claim: its class gives access without keys only now, and no admin has allowed that.
+        Ok(checkup) if is_keyless && (has_keys || checkup.keys_lost && !has_secret) => {
             let identity = record.plan.identity().unwrap_or_default();
             Proof::Lost(format!("{identity} does not have access, or the claim's Secret has keys"))
         }

@@ -22,7 +22,6 @@ async fn only_unbound_claims_follow_changes_of_their_class() {
     });
     let unbound = world.claim("unbound", &class).await.uid().unwrap();
     world.wait_claim("unbound", "reported with a reason", |claim| ready(claim).is_some()).await;
-    world.aws.leave_alone();
 
     // Another region, another way to AWS, other keys, another policy.
     let elsewhere = world.neighbour().await;
@@ -35,6 +34,7 @@ async fn only_unbound_claims_follow_changes_of_their_class() {
     ];
     world.class_with("mutable", "Retain", &parameters).await;
     world.wait_bound("unbound").await;
+    world.aws.leave_alone();
     let environment = world.environment("unbound").await;
     assert_eq!(environment["BUCKET_REGION"], "eu-central-1");
     assert_eq!(environment["AWS_ENDPOINT_URL_S3"], elsewhere.aws.url);

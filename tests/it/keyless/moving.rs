@@ -7,7 +7,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::lost::orphans;
-use super::{create_account, create_provider, keyless, pod, policies, role, spec};
+use super::refused::deny_tokens;
+use super::{create_account, keyless, pod, policies, role, spec};
 use crate::support::account::Account;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
@@ -197,14 +198,10 @@ async fn keys_work_until_the_new_access_does() {
 /// Without the permission to request tokens, new claims are Bound untried; but this one has keys that work.
 #[tokio::test]
 async fn keys_stay_if_the_new_access_cannot_be_tried() {
-    let world = World::with_rules(&[]).await.in_own_path();
-    create_provider(&world.account).await;
-    create_account(&world, "web").await;
-    let provider = super::provider();
-    let parameters = [("authentication", "ServiceAccount"), ("oidcProvider", provider.as_str())];
-    let class = world.class_with("keyless", "Delete", &parameters).await;
+    let (world, class) = keyless(&["web"]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let keyed = Keyed::bind(&world).await;
+    deny_tokens(&world);
     edit(&world, &class, "web").await;
     world.set_action(&keyed.record, "adopt").await;
     let message = world.wait_reason(CLAIM, "NotTried").await;

@@ -4,20 +4,24 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{bind, keyless, pod, policies, role, spec};
+use crate::support::World;
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
 
 /// What the API server answers without `rbac --keyless`.
-const DENIED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,
-    "message":"serviceaccounts \"web\" is forbidden: cannot create resource \"serviceaccounts/token\""}"#;
-
-#[tokio::test]
-async fn without_a_permission_for_tokens_access_is_not_tried() {
-    let (world, class) = keyless(&["web"]).await;
+pub(super) fn deny_tokens(world: &World) {
+    const DENIED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,
+        "message":"serviceaccounts \"web\" is forbidden: cannot create resource \"serviceaccounts/token\""}"#;
     world.kubernetes.inject(|call| match call.name.as_str() {
         "create serviceaccounts/token" => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });
+}
+
+#[tokio::test]
+async fn without_a_permission_for_tokens_access_is_not_tried() {
+    let (world, class) = keyless(&["web"]).await;
+    deny_tokens(&world);
     let operator = Operator::start(&world, Kind::InProcess).await;
     let bucket = bind(&world, &class, "photos").await;
     let (_, note) = world.wait_event("photos", "NotTried").await;

@@ -13,6 +13,7 @@ use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS, SETTINGS};
 use crate::support::proxy::Verdict;
 use crate::support::{PATIENCE, World, bucket_of, condition, seen};
 use crate::takeover::legacy::{Legacy, Spelling};
+use crate::upkeep::{date, wait_deactivated};
 
 const NO_SUCH_CALL: &str = "<Error><Code>NotImplemented</Code><Message>not here</Message></Error>";
 const DENIED: &str = "<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
@@ -121,12 +122,9 @@ async fn rotate(world: &World, photos: &Used) {
     let before = key_of(world, photos.name).await;
     annotate(world, photos.name, "rotate-keys", "now").await;
     world.wait_secret(photos.name, |secret| secret["AWS_ACCESS_KEY_ID"] != before).await;
-    let retire = Patch::Merge(json!({ "metadata": { "annotations": {
-        "objectbucket.io/retire-key-at": "2020-01-01T00:00:00Z",
-    }}}));
-    world.secrets().patch(photos.name, &PatchParams::default(), &retire).await.unwrap();
-    world.wait_event(photos.name, "FormerKeyDeactivated").await;
-    world.secrets().patch(photos.name, &PatchParams::default(), &retire).await.unwrap();
+    date(world, photos.name, "objectbucket.io/retire-key-at").await;
+    wait_deactivated(world, photos.name).await;
+    date(world, photos.name, "objectbucket.io/retire-key-at").await;
     let after = key_of(world, photos.name).await;
     world.wait_keys(&photos.user, &[&after]).await;
 }

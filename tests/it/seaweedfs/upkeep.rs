@@ -11,16 +11,11 @@ use super::{assert_left, bound, end, remove, submit, world};
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Call;
 use crate::support::{World, bucket_of};
+use crate::upkeep::{date, wait_deactivated};
 
 /// An operator that checks bound claims twice a second.
 fn watchful(world: &World) -> Operator {
     Operator::with(world, Operator::options(world).with_resync(Duration::from_millis(500)))
-}
-
-/// Makes the keys look old: moves a time that their Secret notes into the past.
-async fn date(world: &World, annotation: &str) {
-    let patch = json!({ "metadata": { "annotations": { annotation: "2020-01-01T00:00:00Z" } } });
-    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
 #[tokio::test]
@@ -38,9 +33,9 @@ async fn previous_keys_are_deleted_after_the_grace_period() {
     world.app("photos").await.put(&bucket, "by a pod that was restarted").await.unwrap();
     assert_eq!(world.account.keys(&user).await.len(), 2);
 
-    date(&world, "objectbucket.io/retire-key-at").await;
-    world.wait_event("photos", "FormerKeyDeactivated").await;
-    date(&world, "objectbucket.io/retire-key-at").await;
+    date(&world, "photos", "objectbucket.io/retire-key-at").await;
+    wait_deactivated(&world, "photos").await;
+    date(&world, "photos", "objectbucket.io/retire-key-at").await;
     world.wait_keys(&user, &[&after]).await;
     world.account_of(&before).put(&bucket, "too late").await.unwrap_err();
     world.app("photos").await.put(&bucket, "still").await.unwrap();
@@ -96,7 +91,7 @@ async fn a_deleted_key_or_user_is_replaced(#[case] with_its_user: bool) {
     operator.stop().await;
     let previous = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
     // Of keys that were issued just now, one would wait until they are shown.
-    date(&world, "objectbucket.io/keys-issued-at").await;
+    date(&world, "photos", "objectbucket.io/keys-issued-at").await;
     let iam = &world.account.iam;
     iam.delete_access_key().user_name(&user).access_key_id(&previous).send().await.unwrap();
     if with_its_user {

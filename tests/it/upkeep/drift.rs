@@ -66,7 +66,7 @@ async fn a_deleted_user_is_recreated_with_new_keys() {
     let claim = Bound::new(&world, &class).await;
     operator.stop().await;
     // Of keys that were issued just now, one would wait until they are shown.
-    date(&world, "objectbucket.io/keys-issued-at").await;
+    date(&world, "photos", "objectbucket.io/keys-issued-at").await;
     let iam = &world.account.iam;
     iam.delete_access_key().user_name(&claim.user).access_key_id(claim.key()).send().await.unwrap();
     iam.delete_user_policy().user_name(&claim.user).policy_name("bucket-access").send().await.unwrap();

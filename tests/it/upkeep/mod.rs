@@ -7,10 +7,11 @@ mod rotation;
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::support::{World, bucket_of};
+use crate::support::{World, bucket_of, seen};
 
 pub(crate) const DENIED: &str =
     "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
@@ -39,7 +40,17 @@ impl Bound {
 const PAST: &str = "2020-01-01T00:00:00Z";
 
 /// Makes the keys look old: moves a time that their Secret notes into the past.
-async fn date(world: &World, annotation: &str) {
+pub(crate) async fn date(world: &World, claim: &str, annotation: &str) {
     let patch = json!({ "metadata": { "annotations": { annotation: PAST } } });
-    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    world.secrets().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Waits until the previous key is deactivated, and its deletion has a time.
+pub(crate) async fn wait_deactivated(world: &World, claim: &str) {
+    let inactive_is_noted = |secret: Option<&Secret>| {
+        let annotations = secret.and_then(|secret| secret.metadata.annotations.as_ref());
+        annotations
+            .is_some_and(|all| all.get("objectbucket.io/retiring-key-inactive").is_some_and(|value| value == "yes"))
+    };
+    seen(&world.secrets(), claim, inactive_is_noted).await.expect("the previous key is deactivated");
 }

@@ -6,13 +6,12 @@ use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{Bound, DENIED, PAST, date};
+use super::{Bound, DENIED, PAST, date, wait_deactivated};
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
 use crate::support::{World, seen};
 
 const RETIRE_AT: &str = "objectbucket.io/retire-key-at";
-const INACTIVE: &str = "objectbucket.io/retiring-key-inactive";
 
 /// A claim whose keys were rotated; `before`: what it had before.
 struct Rotated {
@@ -43,21 +42,13 @@ async fn note(world: &World, annotation: &str) -> Option<String> {
     secret.metadata.annotations.unwrap_or_default().remove(annotation)
 }
 
-pub(super) async fn wait_deactivated(world: &World) {
-    let inactive_is_noted = |secret: Option<&Secret>| {
-        let annotations = secret.and_then(|secret| secret.metadata.annotations.as_ref());
-        annotations.is_some_and(|all| all.get(INACTIVE).is_some_and(|value| value == "yes"))
-    };
-    seen(&world.secrets(), "photos", inactive_is_noted).await.expect("the previous key is deactivated");
-}
-
 #[tokio::test]
 async fn a_previous_key_can_be_reactivated_before_its_deletion() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
-    date(&world, RETIRE_AT).await;
-    wait_deactivated(&world).await;
+    date(&world, "photos", RETIRE_AT).await;
+    wait_deactivated(&world, "photos").await;
     let (type_, text) = world.wait_event("photos", "FormerKeyDeactivated").await;
     assert!(type_ == "Normal" && text.contains(rotated.before.key()), "{text}");
     assert!(!rotated.previous_key_works(&world).await);
@@ -68,14 +59,14 @@ async fn a_previous_key_can_be_reactivated_before_its_deletion() {
     // An admin finds out which pod still needs it.
     world.account.set_key_active(&rotated.before.user, rotated.before.key(), true).await;
     assert!(rotated.previous_key_works(&world).await);
-    date(&world, RETIRE_AT).await;
+    date(&world, "photos", RETIRE_AT).await;
     world.wait_active_keys(&rotated.before.user, &[&rotated.key]).await;
     // What comes of it is noted later than IAM shows it.
     let noted = |secret: Option<&Secret>| {
         secret.is_some_and(|secret| secret.annotations().get(RETIRE_AT).is_none_or(|at| at != PAST))
     };
     seen(&world.secrets(), "photos", noted).await.expect("another time is noted");
-    date(&world, RETIRE_AT).await;
+    date(&world, "photos", RETIRE_AT).await;
     world.wait_keys(&rotated.before.user, &[&rotated.key]).await;
     world.wait_event("photos", "KeysRetired").await;
 }
@@ -93,7 +84,7 @@ async fn a_previous_key_is_kept_while_the_current_one_is_inactive() {
     };
     retry("1").await;
     world.wait_reason("photos", "KeysInactive").await;
-    date(&world, RETIRE_AT).await;
+    date(&world, "photos", RETIRE_AT).await;
     // The second check begins after the first has finished.
     for value in ["2", "3"] {
         world.aws.clear();
@@ -124,7 +115,7 @@ async fn a_previous_key_in_use_is_reported_and_kept_longer() {
         "GetAccessKeyLastUsed" => Verdict::Answer(200, used_at("2099-01-01T00:00:00Z")),
         _ => Verdict::Pass,
     });
-    date(&world, RETIRE_AT).await;
+    date(&world, "photos", RETIRE_AT).await;
     let (type_, text) = world.wait_event("photos", "FormerKeyInUse").await;
     assert!(type_ == "Warning" && text.contains(rotated.before.key()) && text.contains("2099-01-01"), "{text}");
     assert!(rotated.previous_key_works(&world).await);
@@ -149,7 +140,7 @@ async fn a_previous_key_of_unknown_use_is_kept_for_a_limited_time() {
         "GetAccessKeyLastUsed" | "UpdateAccessKey" => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });
-    date(&world, RETIRE_AT).await;
+    date(&world, "photos", RETIRE_AT).await;
     let (type_, text) = world.wait_event_with("photos", "CheckFailed", "iam:GetAccessKeyLastUsed").await;
     assert!(type_ == "Warning" && text.contains("works until"), "{text}");
     assert!(rotated.previous_key_works(&world).await);

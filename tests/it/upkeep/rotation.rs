@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::previous_keys::wait_deactivated;
-use super::{Bound, DENIED, date};
+use super::{Bound, DENIED, date, wait_deactivated};
 use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::proxy::Verdict;
@@ -33,9 +32,9 @@ async fn wait_retired(world: &World) {
 
 /// Ends the time of the previous key, and then the time until it is deleted.
 async fn retire(world: &World) {
-    date(world, "objectbucket.io/retire-key-at").await;
-    wait_deactivated(world).await;
-    date(world, "objectbucket.io/retire-key-at").await;
+    date(world, "photos", "objectbucket.io/retire-key-at").await;
+    wait_deactivated(world, "photos").await;
+    date(world, "photos", "objectbucket.io/retire-key-at").await;
     wait_retired(world).await;
 }
 
@@ -106,7 +105,7 @@ async fn keys_are_replaced_at_the_age_that_their_class_sets() {
     let before = Bound::new(&world, &class).await;
     operator.stop().await;
     world.aws.clear();
-    date(&world, "objectbucket.io/keys-issued-at").await;
+    date(&world, "photos", "objectbucket.io/keys-issued-at").await;
 
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;

@@ -122,15 +122,17 @@ pub(crate) fn record_state<P: Provisioner>(
     found: Found,
 ) -> Result<RecordState, Error> {
     let planned = |is_new| planned(surroundings, claim, is_new);
-    // With the access that its class gives now, if that is another one.
+    // With the access that its class gives now, if that is another one and an admin has the claim adopted.
     let moved = |stored: &Stored, record: &Record| {
-        let planned = planned_for_bucket(surroundings, claim, record).filter(|_| stored.bound() && stored.by_us())?;
+        if stored.action != Some(Action::Adopt) || !stored.bound() || !stored.by_us() {
+            return None;
+        }
+        let planned = planned_for_bucket(surroundings, claim, record)?;
         moving::moved(|one, other| surroundings.provisioner.is_same_access(one, other), record, &planned)
     };
     let adopted = |stored: Box<Stored>| {
         let record = adopted(&stored.record, claim, surroundings.cluster);
-        let is_allowed = stored.action == Some(Action::Adopt);
-        let record = Box::new(is_allowed.then(|| moved(&stored, &record)).flatten().unwrap_or(record));
+        let record = Box::new(moved(&stored, &record).unwrap_or(record));
         RecordState::Predecessor { stored, record }
     };
     let proceed = |stored| RecordState::Stored { stored, is_new: false };
@@ -139,8 +141,7 @@ pub(crate) fn record_state<P: Provisioner>(
         Found::Owned(stored) if stored.release.is_some() => adopted(stored),
         Found::Owned(stored) if stored.bound() => {
             // An admin moves the claim in place.
-            let is_allowed = stored.action == Some(Action::Adopt);
-            match is_allowed.then(|| moved(&stored, &stored.record)).flatten() {
+            match moved(&stored, &stored.record) {
                 Some(record) => RecordState::Predecessor { stored, record: Box::new(record) },
                 None => proceed(stored),
             }

@@ -176,7 +176,9 @@ impl AwsFault {
             Self::Refused | Self::Reset | Self::Silent => &["StoreUnreachable"],
             // New keys are denied while they are not known everywhere.
             // A chosen bucket whose tags cannot be read may be of anybody.
-            Self::Denied => &["AccessDenied", "WaitingForCredentials", "BucketTaken", "OwnerRoleRefused"],
+            Self::Denied => {
+                &["AccessDenied", "WaitingForCredentials", "BucketTaken", "OwnerRoleRefused", "PodRoleRefused"]
+            }
             Self::Garbled => &[],
         }
     }

@@ -9,7 +9,8 @@ mod http;
 mod kubernetes;
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +25,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+
+use crate::base::own_ip;
 
 pub use fault::Verdict;
 pub use gate::Gate;
@@ -90,7 +93,7 @@ impl<T: Upstream + ?Sized> Upstream for Arc<T> {
 
 /// The proxy; dropping it ends it.
 pub struct Proxy<U> {
-    /// Where it listens: `http://127.0.0.1:PORT`.
+    /// Where it listens: `http://127.0.0.1:PORT`, or at another address of this machine.
     pub url: String,
     upstream: Arc<U>,
     shared: Arc<Shared>,
@@ -112,7 +115,9 @@ impl<U> Drop for Proxy<U> {
 impl<U: Upstream> Proxy<U> {
     /// Listens at a port of this machine.
     pub async fn start(upstream: U) -> Self {
-        let port = socket_at(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let any_port = |ip| socket_at(SocketAddr::new(ip, 0));
+        // Thousands of connections that have just ended may leave 127.0.0.1 without a free port.
+        let port = any_port(Ipv4Addr::LOCALHOST.into()).or_else(|_| any_port(own_ip().into())).unwrap();
         let address = port.local_addr().unwrap();
         let shared = Arc::new(Shared { calls: watch::Sender::new(Vec::new()), rule: Mutex::new(None) });
         let url = format!("http://{address}");
@@ -128,7 +133,7 @@ impl<U: Upstream> Proxy<U> {
 
     /// Accepts connections (again).
     pub fn up(&self) {
-        let listener = socket_at(self.address).listen(1024).unwrap();
+        let listener = socket_at(self.address).and_then(|socket| socket.listen(1024)).unwrap();
         let (upstream, shared) = (Arc::clone(&self.upstream), Arc::clone(&self.shared));
         let serving = tokio::spawn(async move {
             // Dropped, and with it all connections, when this task is aborted.
@@ -206,13 +211,13 @@ impl<U: Upstream> Proxy<U> {
 }
 
 /// Two such sockets can have the same port as long as one of them listens at most.
-fn socket_at(address: SocketAddr) -> TcpSocket {
-    let socket = TcpSocket::new_v4().unwrap();
+fn socket_at(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
     // A port that is chosen here must be nobody else's: others that do not listen yet would share theirs.
-    socket.set_reuseaddr(address.port() != 0).unwrap();
-    socket.bind(address).unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket
+    socket.set_reuseaddr(address.port() != 0)?;
+    socket.bind(address)?;
+    socket.set_reuseaddr(true)?;
+    Ok(socket)
 }
 
 async fn handle(

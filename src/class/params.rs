@@ -32,12 +32,10 @@ struct Raw {
     /// event. Needs `secretName`, and excludes `rotateKeysEvery`.
     #[schemars(extend("default" = "`yes`"))]
     create_bucket_user: Option<String>,
-    /// URL of S3 of [another store](#stores-other-than-aws). It takes precedence over the operator's `AWS_ENDPOINT_URL…`
-    /// variables.
+    /// URL of S3 of [another store](#stores-other-than-aws). Overrides the operator's `AWS_ENDPOINT_URL…`.
     #[schemars(extend("default" = "AWS's own"))]
     s3_endpoint: Option<String>,
-    /// URL of IAM of [another store](#stores-other-than-aws). It takes precedence over the operator's
-    /// `AWS_ENDPOINT_URL…` variables.
+    /// The same of IAM.
     #[schemars(extend("default" = "AWS's own"))]
     iam_endpoint: Option<String>,
     /// `true`: `s3.example/bucket` instead of `bucket.s3.example`.
@@ -46,40 +44,38 @@ struct Raw {
     /// Path of the users. The provisioning policy can be limited to it. It begins and ends with `/`.
     #[schemars(extend("default" = "`/aws-s3-provisioner/`"))]
     iam_path: Option<String>,
-    /// ARN of the policy that limits what the users may do. The recommended provisioning policy [requires
-    /// it](security.md#provisioning-policy).
+    /// ARN of the policy that limits the users. The recommended provisioning policy [requires it](permissions.md).
     #[schemars(extend("default" = "none"))]
     permissions_boundary: Option<String>,
-    /// `yes`: the bucket that `bucketName` names may have been created for another claim. Otherwise the operator refuses
-    /// such a bucket, because anybody who can submit claims could create it before you do. Needs `bucketName`.
+    /// `yes`: the bucket in `bucketName` may be one that was created for a claim. Otherwise it is refused, because
+    /// anybody who can create claims could create it before you. Needs `bucketName`.
     #[schemars(extend("default" = "`no`"))]
     allow_claimed_bucket: Option<String>,
-    /// The most calls to IAM in a second for claims of this class, such as `5`: the rate of IAM is that of the whole account,
-    /// and others need the rest. Reads and changes count separately. The operator's flag `--iam-calls-per-second` is
-    /// for all classes; the lower one counts.
+    /// Limit of calls to IAM for the class, reads and changes each, because the rate of IAM is that of the whole
+    /// account. Of this and the flag `--iam-calls-per-second`, the lower one applies.
     #[schemars(extend("default" = "none"))]
     iam_calls_per_second: Option<String>,
-    /// `account-regional`: buckets are in the namespace of the account and region, so that nobody else can ever have one of their
-    /// names. `-ACCOUNT-REGION-an` is appended to the name that a claim asks for. Needs `region`, and `accountId` unless
-    /// `ownerRole`, `permissionsBoundary`, `oidcProvider` or `podRole` names the account.
+    /// `account-regional`: [names that only this account can use](classes.md#use-account-regional-names), with
+    /// `-ACCOUNT-REGION-an` appended. Needs `region`, and `accountId` unless another parameter names the account.
     #[schemars(extend("default" = "`global`"))]
     bucket_namespace: Option<String>,
     /// The account of the buckets, 12 digits; only with `bucketNamespace: account-regional`.
     #[schemars(extend("default" = "that of `ownerRole`, `permissionsBoundary`, `oidcProvider` or `podRole`"))]
     account_id: Option<String>,
-    /// ARN of a role that the operator's own identity, or the keys in `secretName`, assume for each call of the class: for
-    /// [buckets in another account](admin-guide.md#buckets-in-another-account). Excludes `createBucketUser: "no"`.
+    /// ARN of a role [of another account](several-clusters.md#use-buckets-in-another-account) that the operator's
+    /// identity, or the keys in `secretName`, assume for each call. Excludes `createBucketUser: "no"`.
     #[schemars(extend("default" = "none"))]
     owner_role: Option<String>,
-    /// ARN of the identity provider of IAM that trusts this cluster's tokens: each ServiceAccount gets a role in the account of
-    /// the provider. Required with `authentication: ServiceAccount`, unless there are `eksCluster` and `podRole`.
+    /// [Access without keys](keyless.md): ARN of the identity provider in IAM for this cluster's tokens. Each
+    /// ServiceAccount gets a role in its account. `authentication: ServiceAccount` needs it, or `eksCluster` and
+    /// `podRole`.
     #[schemars(extend("default" = "none"))]
     oidc_provider: Option<String>,
     /// The audience of the tokens, one of the provider's client ids; on kOps `amazonaws.com`.
     #[schemars(extend("default" = "`sts.amazonaws.com`"))]
     oidc_audience: Option<String>,
-    /// ARN of this EKS cluster, for `authentication: ServiceAccount` by EKS Pod Identity: pods of each ServiceAccount get sessions
-    /// of `podRole` for the buckets of its claims. Excludes `oidcProvider`, `ownerRole` and `permissionsBoundary`.
+    /// [Access without keys by EKS Pod Identity](keyless.md#eks-pod-identity): ARN of this cluster. Excludes
+    /// `oidcProvider`, `ownerRole` and `permissionsBoundary`.
     #[schemars(extend("default" = "none"))]
     eks_cluster: Option<String>,
     /// ARN of the role of which pods get sessions, in the account of `eksCluster`.

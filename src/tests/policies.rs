@@ -134,7 +134,7 @@ fn the_provisioning_policy_allows_what_doctor_checks() {
 }
 
 /// The two documents for classes with settings, and the one action that no document allows: whoever has it can end locks
-/// (docs/admin-guide.md).
+/// (docs/classes.md).
 #[test]
 fn the_settings_document_allows_what_doctor_checks() {
     const CORS: &str = r#"{"CORSRules":[{"AllowedMethods":["GET"],"AllowedOrigins":["https://example.com"]}]}"#;

@@ -58,7 +58,7 @@ pub(crate) enum Error {
     KeysInactive { key: String },
 
     #[error(
-        "{kind} {name:?} in namespace {namespace:?} already exists and does not belong to this claim, so it is not changed; rename or delete it, or create the claim under another name"
+        "{kind} {name:?} in namespace {namespace:?} already exists and does not belong to this claim, so it is not changed; create the claim under another name, or delete that {kind} if no app uses it"
     )]
     OutputExists { kind: &'static str, namespace: String, name: String },
 
@@ -68,7 +68,7 @@ pub(crate) enum Error {
     RecordUnreadable { name: String, error: String },
 
     #[error(
-        "ObjectBucket {name:?} already exists and belongs to another claim, so it is not changed; delete it if it is unused, or create the claim under another name"
+        "ObjectBucket {name:?} already exists and belongs to another claim, so it is not changed; create the claim under another name; or, if that ObjectBucket is an orphan, an admin can annotate it with objectbucket.io/orphan=forget"
     )]
     RecordTaken { name: String },
 
@@ -177,7 +177,7 @@ impl RecordProblem {
             Self::Missing { record } => (
                 format!("ObjectBucket {record:?}, which does not exist"),
                 format!(
-                    "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with the command `record`, and annotate it with {adopt}; "
+                    "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with the command `rebuild-objectbucket`, and annotate it with {adopt}; "
                 ),
             ),
             Self::NoName { record } => (format!("{record:?}, which is not a valid object name"), String::new()),

@@ -94,7 +94,10 @@ impl Lost {
             Order::ClaimsFirst => {
                 world.restore(&self.backup.claim).await;
                 let message = world.wait_reason(CLAIM, "AdoptionNeeded").await;
-                assert!(message.contains("does not exist") && message.contains("the command `record`"), "{message}");
+                assert!(
+                    message.contains("does not exist") && message.contains("the command `rebuild-objectbucket`"),
+                    "{message}"
+                );
                 world.restore(&self.backup.record).await;
             }
         }

@@ -59,7 +59,8 @@ pub struct ObjectBucketClaimSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub generate_bucket_name: Option<String>,
-    /// Settings for other provisioners. This operator ignores them.
+    /// Settings of the bucket and its access, as far as the class allows them (`claimsMaySet`). Keys for other provisioners
+    /// have no effect.
     // The limits leave room for other provisioners: a bucket policy has up to 20 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32), transform = short_values)]

@@ -8,38 +8,37 @@ const HEAD: &str = "\
 <!-- Printed by the operator's command `reasons`. Do not edit. -->
 # Reason codes
 
-`kubectl get obc` shows phase and reason. `kubectl describe obc NAME` shows the message and the events, one for each
-change. The message names the field or the object, its value, and the remedy.
+Each reason of an ObjectBucketClaim or an ObjectBucket: its cause, how to check it, and the fix. `kubectl get obc` shows
+phase and reason; `kubectl describe obc NAME` shows the message, which names the field or object, its value and the
+remedy, and the events. Where to begin: [troubleshooting](troubleshooting.md).
 
 | phase | meaning |
 |---|---|
-| none | no operator has processed the claim: none runs, or the class belongs to another provisioner. The reason is `Pending`, or none with a CRD of others |
-| Pending | the operator is working on the claim; or it waits for something that is not the claim's, such as the class, its Secret or a permission, which the reason names. It retries when the class, its Secret or the claim changes; after 10 s, 20 s and so on up to five minutes, because it cannot see that permissions change at the store; and at once when the annotation `objectbucket.io/retry` of the claim gets another value |
-| Bound | the bucket can be used: the operator has tested the claim's keys |
-| Failed | the claim itself must be changed, or another one created. The operator retries when the claim changes, and as if it were Pending |
+| none | no operator has processed the claim |
+| Pending | the operator works on the claim, or it waits for its class, a Secret or a permission |
+| Bound | the claim has got its bucket. It stays Bound when something fails later, even if bucket or keys are lost: see the condition `Ready` |
+| Failed | the claim must be changed, or another one created |
 | Released | the claim was deleted, and its bucket and access are being deleted |
 
-A bound claim stays Bound when something fails later, because its bucket and its keys still work. The reason names the
-problem.
+The operator retries when claim, class or Secret change; after 10 s, 20 s and so on up to five minutes, because it
+cannot see what changes at the store (`KeysInactive`: hourly; `ObjectsLocked`: daily; `CheckFailed`: with the next check); and at once when the annotation `objectbucket.io/retry` gets another value.
 ";
 
-const TABLES: [(&[Topic], &str); 7] = [
-    (&[Topic::Progress], "## Reasons of the condition `Ready`"),
-    (&[Topic::Claim], "### The claim"),
-    (&[Topic::Class], "### The class and its Secret"),
-    (&[Topic::Store], "### The store"),
-    (&[Topic::Operator], "### The operator"),
+const TOPICS: [(&[Topic], &str); 7] = [
+    (&[Topic::Progress], "## Progress"),
+    (&[Topic::Claim], "## The claim"),
+    (&[Topic::Class], "## The class and its Secret"),
+    (&[Topic::Store], "## The store"),
+    (&[Topic::Operator], "## The operator"),
     (&[Topic::Event, Topic::Warning], "## Events without a condition"),
     (
         &[Topic::Orphaned],
-        "## Reasons of an ObjectBucket
+        "## ObjectBuckets
 
-The condition `Orphaned` (column ORPHANED) shows whether the claim of an ObjectBucket still exists. An orphan is only
-reported: bucket and user do not change until an admin annotates the ObjectBucket with `objectbucket.io/orphan`: `adopt`
-gives it to the claim that now has its namespace and name, `remove` does what the deletion of its claim would have done,
-`revoke` deletes the access and keeps the bucket, and `forget` deletes only the ObjectBucket. The condition
-`DeletionScheduled` shows that the claim was deleted, and when the bucket will be deleted; the annotation can change that.
-Each change is an event of the same reason.",
+The condition `Orphaned` (column ORPHANED of `kubectl get ob`) shows whether the claim still exists; `DeletionScheduled`
+(`--output wide`, column DELETE-AT) that the bucket of a deleted claim will be deleted. An orphan is only reported, until
+an admin [annotates it](deleted-claims.md) with `objectbucket.io/orphan`: `remove` deletes access and bucket **with all content**,
+`revoke` only the access, `forget` only the ObjectBucket; `adopt` gives all to the claim of the recorded namespace and name.",
     ),
 ];
 
@@ -56,15 +55,27 @@ pub(crate) fn named<P: Provisioner>(name: &str) -> Option<&'static Reason> {
 /// The page of a store.
 pub(crate) fn page<P: Provisioner>() -> String {
     let mut text = HEAD.to_owned();
-    for (topics, heading) in TABLES {
+    for (topics, heading) in TOPICS {
         // Writing to a String does not fail.
-        let _ = write!(text, "\n{heading}\n\n| reason | what it means | what to do |\n|---|---|---|\n");
-        for Reason { name, topic, meaning, remedy } in all::<P>().filter(|reason| topics.contains(&reason.topic)) {
-            let note = if *topic == Topic::Warning { " (Warning)" } else { "" };
-            let _ = writeln!(text, "| `{name}`{note} | {meaning} | {remedy} |");
+        let _ = writeln!(text, "\n{heading}");
+        for Reason { name, topic, meaning, remedy, check } in all::<P>().filter(|reason| topics.contains(&reason.topic))
+        {
+            let kind = if *topic == Topic::Warning { "Warning: " } else { "" };
+            let _ = write!(text, "\n### {name}\n\n{}.", sentence(&format!("{kind}{meaning}")));
+            for (label, part) in [("Check", check), ("Fix", remedy)].into_iter().filter(|(_, part)| !part.is_empty()) {
+                let end = if part.ends_with('?') { "" } else { "." };
+                let _ = write!(text, " **{label}:** {part}{end}");
+            }
+            text.push('\n');
         }
     }
     text
+}
+
+/// With a capital letter at its beginning.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -75,9 +86,12 @@ mod tests {
     #[test]
     fn the_page_has_every_reason_once() {
         let page = page::<Shelf>();
-        for Reason { name, meaning, .. } in all::<Shelf>() {
-            let rows = page.lines().filter(|line| line.starts_with(&format!("| `{name}`")) && line.contains(meaning));
-            assert_eq!(rows.count(), 1, "{name}");
+        for Reason { name, remedy, .. } in all::<Shelf>() {
+            let sections = page.split("\n### ").filter(|section| {
+                section.strip_prefix(name).is_some_and(|text| text.starts_with('\n') && text.contains(remedy))
+            });
+            assert!(sections.count() >= 1, "{name}");
         }
+        assert_eq!(page.matches("\n### ").count(), all::<Shelf>().count());
     }
 }

@@ -17,9 +17,8 @@ use crate::api::wire::state::{ACCESS_MODE, CLASS_ACCESS_MODE, PREFIX};
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct RawMode {
-    /// What the keys of a claim may do at most: `ReadWrite`, `ReadOnly` or `WriteOnly`. A claim may ask for less, by
-    /// `accessMode` in `spec.additionalConfig`. `ReadOnly` needs `bucketName`, because nobody could write into a new bucket.
-    /// With `WriteOnly`, objects can be overwritten.
+    /// [What apps may do](#what-an-app-may-do) at most: `ReadWrite`, `ReadOnly` (needs `bucketName`) or `WriteOnly`
+    /// (objects can be overwritten). Claims may ask for less.
     #[schemars(extend("default" = "`ReadWrite`"))]
     access_mode: Option<String>,
 }

@@ -28,18 +28,18 @@ struct Raw {
     /// or reconfigures it.
     #[schemars(extend("default" = "none"))]
     bucket_name: Option<String>,
-    /// Name of the Secret with the provisioning credentials. Set it and `secretNamespace`, or neither: without them the
-    /// operator uses its own identity. The Secret must exist; there is no fallback.
+    /// Name of the [Secret](#secret-with-provisioning-credentials). Without it and `secretNamespace`, the operator uses
+    /// its own identity. There is no fallback if it does not exist.
     #[schemars(extend("default" = "none"))]
     secret_name: Option<String>,
-    /// Namespace of the Secret with the provisioning credentials.
+    /// Its namespace.
     #[schemars(extend("default" = "none"))]
     secret_namespace: Option<String>,
     /// Namespaces whose claims may use the class: names, and prefixes with `*`, such as `shop,team-*`.
     #[schemars(extend("default" = "all"))]
     allowed_namespaces: Option<String>,
-    /// Labels that a namespace needs so that its claims may use the class: a label selector, such as `team=shop` or
-    /// `tier in (prod,test),!legacy`. Together with `allowedNamespaces` both must fit.
+    /// Label selector of these namespaces, such as `team=shop` or `tier in (prod,test),!legacy`. With
+    /// `allowedNamespaces`, both must match.
     #[schemars(extend("default" = "none"))]
     allowed_namespace_selector: Option<String>,
     /// `no`: claims may not choose the whole name of a new bucket (`spec.bucketName`), only its beginning. Not in a class
@@ -50,10 +50,8 @@ struct Raw {
     /// Not in a class with `bucketName`.
     #[schemars(extend("default" = "none"))]
     bucket_name_prefix: Option<String>,
-    /// What happens to a bucket with reclaimPolicy Delete when its claim is deleted. `purge`: it is emptied and deleted at
-    /// once, which nobody can undo. `after:7d`: the access is deleted at once, the bucket after that time; until then the
-    /// deletion can be undone. `ifEmpty`: a bucket with content stays until an admin decides. Not in a class with
-    /// `bucketName` or reclaimPolicy Retain.
+    /// [What happens to the bucket](#ondelete) of a deleted claim: `purge`, `after:7d` or `ifEmpty`. Not in a class
+    /// with `bucketName` or reclaimPolicy Retain.
     #[schemars(extend("default" = "`purge`"))]
     on_delete: Option<String>,
 }

@@ -15,9 +15,8 @@ use crate::api::wire::state::{ACCESS_MODE, CLAIM_SETTING, CLAIMS_MAY_SET, RELEAS
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Raw {
-    /// The settings that a claim may set in `spec.additionalConfig`, such as `expireAfter,tags.*`: the value of the class is
-    /// the default then. With `bucketClaimName` in the list, a claim can share the bucket of another claim of its namespace. A
-    /// new claim with a setting that does not exist is refused. Not in a class with `bucketName`.
+    /// The [settings of claims](#settings-of-a-claim), such as `expireAfter,tags.*,bucketClaimName`; the class has
+    /// their defaults. Not in a class with `bucketName`.
     #[schemars(extend("default" = "none"))]
     claims_may_set: Option<String>,
 }

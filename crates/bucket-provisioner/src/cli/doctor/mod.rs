@@ -23,7 +23,6 @@ mod stores;
 use std::error::Error;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 
@@ -50,7 +49,9 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     service_account: Option<Account>,
     /// Print in this format
-    #[arg(short = 'o', long, default_value = "text", value_parser = format())]
+    ///
+    /// `name` prints what has problems.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Format,
 }
 
@@ -61,19 +62,13 @@ fn account(text: &str) -> Result<Account, &'static str> {
     namespaced_name(text).map_err(|_| "use namespace and name of the ServiceAccount, such as ops/aws-s3-provisioner")
 }
 
-fn format() -> impl clap::builder::TypedValueParser<Value = Format> {
-    let json = PossibleValue::new("json").help("JSON, for scripts");
-    PossibleValuesParser::new([PossibleValue::new("text").help("Text"), json])
-        .map(|name| if name == "json" { Format::Json } else { Format::Table })
-}
-
 /// Examines an installation and prints the report. Returns whether there are no problems.
 ///
 /// # Errors
 /// The report cannot be printed.
 pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &DoctorArgs) -> Result<bool, Box<dyn Error>> {
     let report = examine(session, args.service_account.as_ref()).await?;
-    output::show(&report.json(), args.output, || report.text())?;
+    output::show(&report.json(), args.output, || report.names(), || report.text())?;
     Ok(report.is_good())
 }
 
@@ -168,33 +163,5 @@ fn unreadable(what: &str, error: &kube::Error) -> Finding {
 /// The finding about an error that a claim would report, too.
 fn failed<P: Provisioner>(what: &str, error: &impl crate::store::Failure) -> Finding {
     let remedy = reasons::named::<P>(error.reason()).map_or("", |reason| reason.remedy);
-    Finding::about(what).failed(error).with_remedy(without_links(remedy))
-}
-
-/// Text for a terminal: `[the policies](security.md#x)` becomes `the policies (docs/security.md#x)`.
-fn without_links(markdown: &str) -> String {
-    let mut text = String::new();
-    let mut rest = markdown;
-    while let Some((before, link)) = rest.split_once('[')
-        && let Some((label, target)) = link.split_once("](")
-        && let Some((target, after)) = target.split_once(')')
-    {
-        text.push_str(&format!("{before}{label} (docs/{target})"));
-        rest = after;
-    }
-    text.push_str(rest);
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_become_text() {
-        assert_eq!(
-            without_links("allow it; [the IAM policies](security.md#policies) have all. `x[0]`"),
-            "allow it; the IAM policies (docs/security.md#policies) have all. `x[0]`"
-        );
-    }
+    Finding::about(what).failed(error).with_remedy(remedy)
 }

@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -16,19 +17,36 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The program as `kubectl obc`, in the context of an admin.
+struct Plugin<'a> {
+    world: &'a World,
+    folder: Folder,
+}
+
+impl<'a> Plugin<'a> {
+    fn new(world: &'a World) -> Self {
+        let folder = Folder::new(&world.unique("plugin"));
+        for name in ["kubectl-obc", "kubectl_complete-obc"] {
+            std::os::unix::fs::symlink(PROGRAM, folder.0.join(name)).unwrap();
+        }
+        Self { world, folder }
+    }
+
+    async fn run(&self, args: &[&str]) -> Output {
+        let path = format!("{}:{}:/usr/bin:/bin", self.folder.0.display(), needed("KUBEBUILDER_ASSETS"));
+        let mut command = Command::new(format!("{}/kubectl", needed("KUBEBUILDER_ASSETS")));
+        command.env("PATH", path).env("KUBECONFIG", self.folder.kubeconfig(self.world));
+        command.env("PROVISIONER_NAME", &self.world.provisioner).arg("obc").args(args).output().await.unwrap()
+    }
+}
+
 #[tokio::test]
 async fn kubectl_finds_the_plugin_and_it_shows_claims() {
     let world = World::with_own_path().await;
     let class = world.class("greenfield").await;
     world.claim("photos", &class).await;
-    let folder = Folder::new(&world.unique("plugin"));
-    std::os::unix::fs::symlink(PROGRAM, folder.0.join("kubectl-obc")).unwrap();
-    let kubectl = async |args: &[&str]| -> Output {
-        let path = format!("{}:{}:/usr/bin:/bin", folder.0.display(), needed("KUBEBUILDER_ASSETS"));
-        let mut command = Command::new(format!("{}/kubectl", needed("KUBEBUILDER_ASSETS")));
-        command.env("PATH", path).env("KUBECONFIG", folder.kubeconfig(&world));
-        command.env("PROVISIONER_NAME", &world.provisioner).arg("obc").args(args).output().await.unwrap()
-    };
+    let plugin = Plugin::new(&world);
+    let kubectl = async |args: &[&str]| plugin.run(args).await;
     let namespace = world.namespace.clone();
     for args in [
         &["-n", &namespace][..],
@@ -43,9 +61,47 @@ async fn kubectl_finds_the_plugin_and_it_shows_claims() {
     let none = kubectl(&["orphans", "-n", &namespace]).await;
     assert!(none.status.success() && text(&none.stdout).contains("no orphans"), "{none:?}");
     let help = text(&kubectl(&["--help"]).await.stdout);
-    assert!(help.contains("Usage: kubectl obc") && help.contains("run ") && help.contains("orphans"), "{help}");
+    assert!(help.contains("Usage: kubectl obc") && !help.contains("  run ") && help.contains("orphans"), "{help}");
     let missing = kubectl(&["--context", "missing"]).await;
     assert!(!missing.status.success() && text(&missing.stderr).contains("missing"), "{missing:?}");
+}
+
+#[tokio::test]
+async fn users_work_with_a_claim_by_the_plugin() {
+    let world = World::with_own_path().await;
+    let class = world.class("greenfield").await;
+    let plugin = Plugin::new(&world);
+    let claim = format!("{}/photos", world.namespace);
+    world.claim("photos", &class).await;
+    let early = plugin.run(&["env", &claim]).await;
+    assert_eq!((early.status.code(), text(&early.stdout).ends_with("; false\n")), (Some(1), true), "{early:?}");
+    let early = plugin.run(&["rotate", &claim]).await;
+    assert!(!early.status.success() && text(&early.stderr).contains("not Bound"), "{early:?}");
+
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_bound("photos").await;
+    let added = json!({ "data": { "PROMPT_COMMAND": "touch pwned" } });
+    world.config_maps().patch("photos", &PatchParams::default(), &Patch::Merge(added)).await.unwrap();
+    let variables = plugin.run(&["env", &claim]).await;
+    let environment = world.environment("photos").await;
+    let expected = format!("export AWS_ACCESS_KEY_ID='{}';", environment["AWS_ACCESS_KEY_ID"]);
+    let out = text(&variables.stdout);
+    assert!(out.contains(&expected) && !out.contains("PROMPT_COMMAND"), "{variables:?}");
+    assert!(text(&variables.stderr).contains("PROMPT_COMMAND is left out"), "{variables:?}");
+
+    let rotated = plugin.run(&["rotate", "photos", "-n", &world.namespace]).await;
+    assert!(rotated.status.success(), "{rotated:?}");
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != environment["AWS_ACCESS_KEY_ID"]).await;
+
+    // The context's namespace is another one.
+    let listed = async |args: &[&str]| text(&plugin.run(args).await.stdout);
+    assert!(listed(&["-A"]).await.contains("photos") && !listed(&[]).await.contains("photos"));
+    let name = listed(&["-n", &world.namespace, "-o", "name"]).await;
+    assert_eq!(name, "objectbucketclaim.objectbucket.io/photos\n");
+    assert_eq!(plugin.run(&["-A", "-o", "name"]).await.status.code(), Some(1), "names of which namespace?");
+    assert_eq!(plugin.run(&["run"]).await.status.code(), Some(2));
+    let completed = Command::new(plugin.folder.0.join("kubectl_complete-obc")).arg("ro").output().await.unwrap();
+    assert_eq!(text(&completed.stdout), "rotate\tRequest new keys for a claim\n:4\n");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::admin::{self, Address};
 use super::lease::{self, BadTiming, Timing};
-use super::program::Identity;
+use super::program::{Identity, chain};
 use super::telemetry::{self, Format};
 #[cfg(feature = "otel")]
 use super::traces::{TraceArgs, Traces};
@@ -59,7 +59,9 @@ impl ClusterArgs {
             Some(file) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &chosen).await?,
             // Only a kubeconfig has contexts.
             None if chosen.context.is_some() => kube::Config::from_kubeconfig(&chosen).await?,
-            None => kube::Config::infer().await?,
+            None => kube::Config::infer().await.map_err(|error| {
+                format!("no cluster is configured: set KUBECONFIG, or use --kubeconfig ({})", chain(&error))
+            })?,
         };
         if let Some(master) = self.master.as_deref().filter(|master| !master.is_empty()) {
             config.cluster_url =

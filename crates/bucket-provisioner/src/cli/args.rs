@@ -14,6 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _,
 use super::rbac::{OwnerSecrets, Serves};
 use super::shell;
 use crate::cli::adopt::AdoptArgs;
+use crate::cli::claim::{ClaimArgs, EnvArgs};
 use crate::cli::doctor::DoctorArgs;
 use crate::cli::orphans::OrphansArgs;
 use crate::cli::status::StatusArgs;
@@ -91,10 +92,20 @@ pub(crate) enum Command {
     /// Changes nothing, in the cluster or in the store. Exit codes: 0 if there are no problems, 1 if there are some, 2
     /// if an argument is invalid.
     Doctor(DoctorArgs),
-    /// Show all claims, those that need attention first, or the details of one
+    /// List claims, those that need attention first; with NAME, show one in detail
     ///
-    /// Changes nothing.
+    /// Changes nothing. Exit codes: 0, or 1 if the claims could not be read.
     Status(StatusArgs),
+    /// Print the variables of a claim's Secret and ConfigMap, for `eval`
+    ///
+    /// These contain the claim's keys. Changes nothing.
+    Env(EnvArgs),
+    /// Request new keys for a claim
+    ///
+    /// The previous keys work until the grace period of the class ends. Restart pods that read their keys only once.
+    Rotate(ClaimArgs),
+    /// Let the operator retry a claim, or check a bound one, at once
+    Retry(ClaimArgs),
     /// Find buckets, users and ObjectBuckets without a claim, and claims without them
     ///
     /// Finds those of this cluster. Changes nothing without --apply.
@@ -120,10 +131,11 @@ pub(crate) enum Command {
     /// Print the lost ObjectBucket of a claim, rebuilt from the tags of its bucket
     ///
     /// Changes nothing. Check the output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
+    #[command(name = "rebuild-objectbucket", alias = "record")]
     Record {
         /// Rebuild the ObjectBucket of this claim
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
-        claim: (String, String),
+        #[arg(value_name = "[NAMESPACE/]NAME")]
+        claim: String,
         /// Use this bucket, if neither the claim nor its StorageClass names one
         #[arg(long, value_name = "NAME")]
         bucket: Option<String>,
@@ -142,6 +154,12 @@ struct RunArgs {
     /// Serve or show only the claims of this namespace
     #[arg(short, long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
     namespace: Option<String>,
+    /// Serve or show the claims of all namespaces
+    ///
+    /// This is the default, but for the list of claims that the plugin of kubectl shows: that is of the namespace of the
+    /// context.
+    #[arg(short = 'A', long, global = true)]
+    all_namespaces: bool,
     /// Work on up to N claims of one store at the same time [default: 32]
     ///
     /// In total, the operator works on up to 4 x N claims. If claims of other namespaces wait, it works on half as many
@@ -233,10 +251,20 @@ impl Args {
             .args(own)
             .mut_arg("provisioner_name", |arg| arg.default_value(provisioner_name));
         let command = match shell::plugin(started_as) {
-            Some(plugin) => command.bin_name(plugin),
+            Some(plugin) => shell::as_plugin(command, plugin),
             None => command,
         };
         shell::tidy(if version.is_empty() { command } else { command.version(version) })
+    }
+
+    /// The only namespace whose claims are meant.
+    fn namespace(&self) -> Option<String> {
+        given(&self.run.namespace).filter(|_| !self.run.all_namespaces)
+    }
+
+    /// Whether the claims of all namespaces are meant, rather than those of the context's.
+    pub(crate) fn all_namespaces(&self) -> bool {
+        self.run.all_namespaces
     }
 
     /// The namespaces that are served and the Secrets with provisioning credentials, so that RBAC can be limited to
@@ -246,7 +274,7 @@ impl Args {
         let owners = named.chain(namespaces.iter().map(|namespace| (namespace, None)));
         let owners: Vec<_> =
             owners.map(|(namespace, name)| OwnerSecrets { namespace: namespace.clone(), name }).collect();
-        match given(&self.run.namespace) {
+        match self.namespace() {
             Some(claims) => Ok(Serves::Namespace { claims, owners }),
             None if owners.is_empty() => Ok(Serves::Everywhere),
             None => Err("--owner-secret and --owner-namespace need --namespace: without it the operator may read all \
@@ -268,7 +296,7 @@ impl Args {
 
     /// The name of the lease.
     pub(crate) fn lease_name(&self) -> String {
-        let derived = || lease::name(&self.run.provisioner_name, given(&self.run.namespace).as_deref());
+        let derived = || lease::name(&self.run.provisioner_name, self.namespace().as_deref());
         self.lease.name().unwrap_or_else(derived)
     }
 
@@ -283,7 +311,7 @@ impl Args {
     pub(crate) fn options(&self, go_threads: Option<&str>) -> Options {
         let threads = go_threads.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
         Options {
-            namespace: self.run.namespace.clone().filter(|n| !n.is_empty()),
+            namespace: self.namespace(),
             concurrency: self.run.concurrency.or(threads).unwrap_or(Options::DEFAULT_CONCURRENCY),
             resync: Some(self.run.resync).filter(|every| !every.is_zero()),
             shows_namespaces: self.run.metrics_namespace_label,

@@ -12,6 +12,7 @@
 //! | `status` | all claims, or the details of one |
 //! | `orphans` | what has no claim, and the actions that an admin can apply to it |
 //! | `adopt` | restored claims get their buckets, users and keys back |
+//! | `claim` | `env`, `rotate` and `retry`: what users do with one claim |
 //! | `disposition` | what the deletion of a claim would delete |
 //! | `usage` | how much is in a bucket |
 //! | `accounts` | the accounts that ObjectBuckets record |
@@ -27,6 +28,7 @@ mod adopt;
 mod annotate;
 mod args;
 mod check;
+mod claim;
 mod disposition;
 mod doctor;
 mod lease;
@@ -70,9 +72,9 @@ use operator_runtime::program::{self, Identity, block_on, chain, documents, prin
 ///
 /// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions, `rbac` the permissions
 /// that it needs, `parameters` the parameters of StorageClasses, `reasons` the reason codes of claims, and `metrics`
-/// the metrics; `doctor`, `status`, `orphans` and `adopt` are tools for admins; `completions` and `man` are for shells;
-/// `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be set by environment variables,
-/// too.
+/// the metrics; `doctor`, `status`, `orphans` and `adopt` are tools for admins, `env`, `rotate` and `retry` for users;
+/// `completions` and `man` are for shells; `rebuild-objectbucket` rebuilds a lost ObjectBucket. `--help` lists all flags.
+/// Most of them can be set by environment variables, too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
 pub struct Operator {
@@ -120,7 +122,19 @@ impl Operator {
             return ExitCode::FAILURE;
         }
         let own = flags::own::<F>();
+        let mut words = std::env::args_os();
+        let started_as = words.next();
+        if let Some(completed) = shell::completed_plugin(started_as.as_ref()) {
+            let command = Args::described(&self.identity, &own, Some(&completed));
+            print!("{}", shell::candidates(command, words));
+            return ExitCode::SUCCESS;
+        }
         let (args, matches) = Args::read(&self.identity, &own);
+        if let (Some(Command::Run), Some(plugin)) = (&args.command, shell::plugin(started_as.as_ref())) {
+            let program = &self.identity.program;
+            eprintln!("error: {plugin} serves no claims; to serve them from this machine, use `{program} run`");
+            return ExitCode::from(2);
+        }
         if args.command.is_none() && shell::is_typed() {
             let program = shell::invoked_as(&self.identity.program);
             eprintln!(
@@ -149,7 +163,13 @@ impl Operator {
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
             Some(Command::Rbac { operator_namespace, service_account, owner_secret, owner_namespace, keyless }) => {
-                let serves = args.serves(owner_secret, owner_namespace)?;
+                let serves = match args.serves(owner_secret, owner_namespace) {
+                    Ok(serves) => serves,
+                    Err(problem) => {
+                        eprintln!("error: {problem}");
+                        return Ok(ExitCode::from(2));
+                    }
+                };
                 let (namespace, account) = (operator_namespace.clone(), service_account.clone());
                 let subject = subject(&self.identity.program, args, namespace, account, serves);
                 let subject = Subject { keyless: *keyless, ..subject };
@@ -158,8 +178,16 @@ impl Operator {
             Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Reasons) => print(&reasons::page::<P>()),
             Some(Command::Metrics) => print(&Observer::default().runtime().table()),
-            Some(tool @ (Command::Doctor(_) | Command::Status(_) | Command::Orphans(_) | Command::Adopt(_)))
-            | Some(tool @ Command::Record { .. }) => {
+            Some(
+                tool @ (Command::Doctor(_)
+                | Command::Status(_)
+                | Command::Orphans(_)
+                | Command::Adopt(_)
+                | Command::Env(_)
+                | Command::Rotate(_)
+                | Command::Retry(_)
+                | Command::Record { .. }),
+            ) => {
                 return Ok(block_on(self.run_tool(make, args, options(None), tool)).unwrap_or_else(|error| {
                     eprintln!("error: {}", clean(&chain(error.as_ref())));
                     ExitCode::FAILURE
@@ -203,13 +231,18 @@ impl Operator {
     ) -> Result<ExitCode, Box<dyn Error>> {
         let config = args.cluster.config().await?;
         let limit = if matches!(tool, Command::Doctor(_)) { doctor::ANSWER_LIMIT } else { cluster::ANSWER_LIMIT };
+        // As kubectl, whose users expect the claims of their context.
+        let lists_context = shell::plugin(std::env::args_os().next().as_ref()).is_some()
+            && matches!(tool, Command::Status(_))
+            && !args.all_namespaces();
+        let of_context = lists_context.then(|| config.default_namespace.clone());
         let session = Session {
             client: pages::bounded(cluster::client(config.clone(), limit)?),
             config,
             store: make(options.start(false)).await?,
             field_manager: FieldManager::new(&options.field_manager),
             provisioner: options.provisioner_name,
-            namespace: options.namespace,
+            namespace: options.namespace.or(of_context),
             lease: args.lease("")?,
             leases: args.leases_to_find(),
             program: shell::invoked_as(&self.identity.program),
@@ -220,7 +253,11 @@ impl Operator {
             Command::Orphans(args) => return orphans::run(&session, args).await,
             Command::Adopt(args) => return adopt::run(&session, args).await,
             Command::Doctor(args) if !doctor::run(&session, args).await? => return Ok(ExitCode::FAILURE),
-            Command::Record { claim: (namespace, name), bucket } => {
+            Command::Env(args) => claim::env(&session, args).await?,
+            Command::Rotate(args) => claim::rotate(&session, args).await?,
+            Command::Retry(args) => claim::retry(&session, args).await?,
+            Command::Record { claim, bucket } => {
+                let (namespace, name) = session.named(claim)?;
                 let claim = (namespace.as_str(), name.as_str());
                 let Session { client, store, provisioner, .. } = &session;
                 let record = controller::of_claim(client, store, provisioner, claim, bucket.clone()).await?;

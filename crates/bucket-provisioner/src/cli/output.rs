@@ -15,15 +15,30 @@ use operator_runtime::program::print;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A table
+    /// A table, or text
     #[default]
+    #[value(alias = "text")]
     Table,
     /// A table with all columns
     Wide,
+    /// Names only, as `kubectl -o name`
+    Name,
     /// YAML, for scripts
     Yaml,
     /// JSON, for scripts
     Json,
+}
+
+impl Format {
+    /// For people, and not for scripts.
+    pub(crate) const fn is_text(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
+/// A name as `kubectl -o name` prints it.
+pub(crate) fn claim_name(name: &str) -> String {
+    format!("objectbucketclaim.objectbucket.io/{name}")
 }
 
 /// Text in the colour of its meaning, if standard output is a terminal that takes colours (no-color.org).
@@ -82,17 +97,19 @@ fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Prints a document in JSON or YAML, or else the text.
+/// Prints a document in JSON or YAML, the names in it, or the text.
 ///
 /// # Errors
 /// The document cannot be serialized, or standard output cannot be written.
 pub(crate) fn show(
     document: &impl Serialize,
     format: Format,
+    names: impl FnOnce() -> Vec<String>,
     text: impl FnOnce() -> String,
 ) -> Result<(), Box<dyn Error>> {
     print(&match format {
         Format::Table | Format::Wide => text(),
+        Format::Name => names().iter().map(|name| clean(name) + "\n").collect(),
         Format::Json => serde_json::to_string_pretty(&value(document)?)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&value(document)?)?,
     })

@@ -29,7 +29,8 @@ pub(crate) struct Session<P> {
     pub(crate) field_manager: FieldManager,
     /// `StorageClass.provisioner` of the classes.
     pub(crate) provisioner: String,
-    /// The only namespace whose claims are read; all if `None`.
+    /// The only namespace whose claims are read; all if `None`. A claim that is named alone is in it, or in that of the
+    /// context.
     pub(crate) namespace: Option<String>,
     /// The lease of the operator, in any namespace if its namespace is empty. `None`: without leader election.
     pub(crate) lease: Option<lease::Options>,
@@ -94,15 +95,13 @@ impl<P> Session<P> {
         self.find_claim(namespace, name).await?.ok_or_else(|| no_claim(namespace, name))
     }
 
-    /// Namespace and name of a claim; the namespace may be that of `--namespace`.
+    /// Namespace and name of a claim; the namespace may be that of `--namespace`, or of the context.
+    ///
+    /// # Errors
+    /// These are no names.
     pub(crate) fn named(&self, text: &str) -> Result<(String, String), String> {
-        let (namespace, name) = match (text.split_once('/'), &self.namespace) {
-            (Some((namespace, name)), _) => (namespace, name),
-            (None, Some(namespace)) => (namespace.as_str(), text),
-            (None, None) => {
-                return Err(format!("the claim's namespace is missing; use NAMESPACE/{text} or --namespace"));
-            }
-        };
+        let own = self.namespace.as_ref().unwrap_or(&self.config.default_namespace);
+        let (namespace, name) = text.split_once('/').unwrap_or((own, text));
         if object_name(namespace).is_none() || object_name(name).is_none() {
             return Err(format!("{text:?} is not a claim's namespace and name, such as shop/photos"));
         }

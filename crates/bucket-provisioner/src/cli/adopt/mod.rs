@@ -31,7 +31,7 @@ use operator_runtime::values::duration;
 pub(crate) struct AdoptArgs {
     /// Give this restored claim its bucket back
     ///
-    /// NAME alone needs --namespace.
+    /// NAME alone is in the namespace of --namespace, or of the context.
     #[arg(value_name = "[NAMESPACE/]NAME", required_unless_present = "all", conflicts_with = "all")]
     claim: Option<String>,
     /// Give all restored claims their buckets back

@@ -13,7 +13,7 @@ use crate::store::{Finding, Verdict};
 #[derive(Debug, Default)]
 pub(super) struct Report(Vec<Entry>);
 
-/// A finding about one object. The names in JSON are documented in docs/operating.md: they stay, and fields are only
+/// A finding about one object. The names in JSON are documented in docs/command-line.md: they stay, and fields are only
 /// added.
 #[derive(Debug, Serialize)]
 struct Entry {
@@ -52,6 +52,14 @@ impl Report {
 
     fn count(&self, verdict: Verdict) -> usize {
         self.0.iter().filter(|entry| entry.finding.verdict == verdict).count()
+    }
+
+    /// The objects that have problems.
+    pub(super) fn names(&self) -> Vec<String> {
+        let bad = self.0.iter().filter(|entry| entry.finding.verdict == Verdict::Bad);
+        let mut names: Vec<_> = bad.map(|entry| format!("{}/{}", entry.group, entry.subject)).collect();
+        names.dedup();
+        names
     }
 
     pub(super) fn json(&self) -> Value {

@@ -24,6 +24,8 @@ use operator_runtime::program::print;
 #[derive(Debug, Serialize)]
 struct ActionResult {
     name: String,
+    #[serde(skip)]
+    full_name: String,
     action: Option<&'static str>,
     outcome: Outcome,
     message: String,
@@ -36,16 +38,14 @@ struct Report {
 }
 
 impl Report {
-    /// Prints to standard error if the format is JSON or YAML: standard output is for the document then.
+    /// Prints to standard error if the format is for scripts: standard output is for the document then.
     fn print_line(&self, text: &str) -> Result<(), Box<dyn Error>> {
         let text = clean(text);
-        match self.format {
-            Format::Table | Format::Wide => print(&(text + "\n")),
-            Format::Json | Format::Yaml => {
-                eprintln!("{text}");
-                Ok(())
-            }
+        if self.format.is_text() {
+            return print(&(text + "\n"));
         }
+        eprintln!("{text}");
+        Ok(())
     }
 
     fn add(
@@ -59,13 +59,14 @@ impl Report {
         let result = format!("{outcome:?}").to_lowercase();
         self.print_line(&format!("{:?} {}: {result}{colon}{why}", orphan.kind, orphan.name))?;
         let (name, action) = (orphan.name.clone(), action.map(Action::word));
-        self.results.push(ActionResult { name, action, outcome, message: why });
+        self.results.push(ActionResult { name, full_name: orphan.full_name(), action, outcome, message: why });
         Ok(())
     }
 
     fn end(self) -> Result<ExitCode, Box<dyn Error>> {
         let results = &self.results;
-        output::show(&json!({ "results": results }), self.format, String::new)?;
+        let names = || results.iter().map(|result| result.full_name.clone()).collect();
+        output::show(&json!({ "results": results }), self.format, names, String::new)?;
         Ok(match results.iter().map(|result| result.outcome).max() {
             None | Some(Outcome::Done | Outcome::Asked) => ExitCode::SUCCESS,
             Some(Outcome::Left) => ExitCode::from(FOUND),
@@ -152,15 +153,19 @@ async fn require_operator<P>(
 /// The orphans that the admin selects.
 fn chosen(found: &mut Found, wanted: &Wanted) -> Result<Vec<Orphan>, String> {
     let mut orphans = std::mem::take(&mut found.orphans);
-    if let Some(unknown) = wanted.only.iter().find(|name| !orphans.iter().any(|orphan| orphan.name == **name)) {
+    if let Some(unknown) = wanted.only.iter().find(|name| !orphans.iter().any(|orphan| orphan.is_called(name))) {
         return Err(format!("{unknown:?} is not an orphan; run the command without --apply to see which there are"));
     }
     // Scheduled deletions need no action, and users can undo them: they are selected only by name.
     orphans.retain(|orphan| match wanted.only.is_empty() {
         true => orphan.needs_decision(),
-        false => wanted.only.contains(&orphan.name),
+        false => is_selected(orphan, wanted),
     });
     Ok(orphans)
+}
+
+fn is_selected(orphan: &Orphan, wanted: &Wanted) -> bool {
+    wanted.only.iter().any(|name| orphan.is_called(name))
 }
 
 /// An action that was not possible, and why an orphan is skipped.
@@ -176,7 +181,7 @@ fn choose_action(report: &Report, orphan: &Orphan, wanted: &Wanted) -> Result<Re
         return skip(orphan.message.clone());
     }
     if let Some(action) = wanted.action {
-        let risk = orphan.risk(action).filter(|_| orphan.allows(action) && !wanted.only.contains(&orphan.name));
+        let risk = orphan.risk(action).filter(|_| orphan.allows(action) && !is_selected(orphan, wanted));
         let why = |risk| format!("{risk}; to apply the action anyway, add --only {}", orphan.name);
         return Ok(risk.map_or(Ok(action), |risk| Err((Some(action), why(risk)))));
     }

@@ -106,6 +106,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &OrphansArgs
         // What could not be checked may be an orphan without an action.
         return Ok(if is_known { done } else { ExitCode::FAILURE });
     }
-    output::show(&found, args.output, || show::render(&found, args.output == Format::Wide))?;
+    let names = || found.orphans.iter().filter(|orphan| orphan.needs_decision()).map(Orphan::full_name).collect();
+    output::show(&found, args.output, names, || show::render(&found, args.output == Format::Wide))?;
     Ok(code)
 }

@@ -59,6 +59,23 @@ fn claim<S: Serializer>(claim: &ClaimId, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Orphan {
+    /// Kind and name, as `kubectl -o name` prints them.
+    pub(crate) fn full_name(&self) -> String {
+        let kind = match self.kind {
+            Kind::ObjectBucket => "objectbucket.objectbucket.io",
+            Kind::Bucket => "bucket",
+            Kind::User => "user",
+            Kind::Role => "role",
+            Kind::ObjectBucketClaim => "objectbucketclaim.objectbucket.io",
+        };
+        format!("{kind}/{}", self.name)
+    }
+
+    /// Whether an admin means this one by a name, with or without the kind.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.full_name() == name
+    }
+
     /// One without an action.
     pub(crate) fn new(kind: Kind, name: String, claim: ClaimId, reason: &str, message: String) -> Self {
         Self {

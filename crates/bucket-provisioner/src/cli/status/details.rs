@@ -32,7 +32,7 @@ const STORE_TIME: Duration = Duration::from_secs(30);
 /// A value, or why it is not known.
 pub(crate) type Known<T> = Result<T, String>;
 
-/// The names are documented in docs/tools.md, so they stay.
+/// The names are documented in docs/command-line.md, so they stay.
 fn known<T: Serialize, S: Serializer>(value: &Known<T>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Ok(value) => serializer.serialize_newtype_variant("Known", 0, "seen", value),
@@ -157,7 +157,7 @@ pub(crate) async fn of<P: Provisioner>(
 
 /// The problem of a claim that does not exist; its bucket may be scheduled for deletion.
 fn absent<P>(session: &Session<P>, view: &View, namespace: &str, name: &str) -> String {
-    let ours = view.records.all.iter().filter(|object| session.owns(object));
+    let ours = view.records.all.iter().filter(|object| record::is_ours(object, &session.provisioner));
     let is_its = |one: &Scheduled| (one.namespace.as_deref(), one.name.as_deref()) == (Some(namespace), Some(name));
     let scheduled = ours.filter_map(Scheduled::read).rfind(is_its);
     scheduled.map_or_else(|| session::no_claim(namespace, name), |scheduled| scheduled.message())

@@ -24,7 +24,7 @@ pub(crate) struct StatusArgs {
     /// Show the details of this claim
     ///
     /// These are its ObjectBucket, its keys, the size of its bucket, its events, what it waits for, and what its
-    /// deletion would delete. NAME alone needs --namespace.
+    /// deletion would delete. NAME alone is in the namespace of --namespace, or of the context.
     #[arg(value_name = "[NAMESPACE/]NAME")]
     claim: Option<String>,
     /// Print in this format
@@ -49,7 +49,8 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &StatusArgs)
     if let Some(claim) = &args.claim {
         let (namespace, name) = session.named(claim)?;
         let details = details::of(session, &namespace, &name).await?;
-        return output::show(&details, args.output, || render::render(&details, Timestamp::now()));
+        let names = || vec![output::claim_name(&name)];
+        return output::show(&details, args.output, names, || render::render(&details, Timestamp::now()));
     }
     if args.watch {
         return watch::watch(session, args.output, args.interval).await;
@@ -58,7 +59,11 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &StatusArgs)
     if let Some(problem) = &listing.problem {
         eprintln!("{}", output::clean(problem));
     }
-    output::show(&listing, args.output, || {
+    if args.output == Format::Name && session.namespace.is_none() {
+        return Err("names alone do not show the namespaces of the claims: add --namespace, or use -o json".into());
+    }
+    let names = || listing.rows.iter().map(|row| output::claim_name(&row.name)).collect();
+    output::show(&listing, args.output, names, || {
         let now = Timestamp::now();
         let scheduled = scheduled::summary(&listing.scheduled, now).map(|text| text + "\n").unwrap_or_default();
         if listing.rows.is_empty() {

@@ -21,8 +21,7 @@ use operator_runtime::program::print;
 /// # Errors
 /// The first read failed, or standard output is closed.
 pub(crate) async fn watch<P>(session: &Session<P>, format: Format, interval: Duration) -> Result<(), Box<dyn Error>> {
-    let mut screen = (std::io::stdout().is_terminal() && matches!(format, Format::Table | Format::Wide))
-        .then(|| Screen::new(format == Format::Wide));
+    let mut screen = (std::io::stdout().is_terminal() && format.is_text()).then(|| Screen::new(format == Format::Wide));
     let mut lines = Lines { format, shown: BTreeMap::new() };
     let mut seen = gather::all(session).await?;
     loop {
@@ -138,6 +137,7 @@ impl Lines {
             let status = clean(&format!("{status} {}", row.message.as_deref().unwrap_or_default()));
             if left.remove(&row.uid).is_none_or(|(_, previous)| previous != status) {
                 match self.format {
+                    Format::Name => text.push_str(&format!("{}\n", output::claim_name(&clean(&row.name)))),
                     Format::Json => text.push_str(&format!("{}\n", output::value(row)?)),
                     Format::Yaml => text.push_str(&format!("---\n{}", serde_saphyr::to_string(&output::value(row)?)?)),
                     Format::Table | Format::Wide => text.push_str(&format!("{now} {claim} {}\n", status.trim())),
@@ -145,7 +145,7 @@ impl Lines {
             }
             self.shown.insert(row.uid.clone(), (claim, status));
         }
-        if matches!(self.format, Format::Table | Format::Wide) {
+        if self.format.is_text() {
             text.extend(left.values().map(|(claim, _)| format!("{now} {claim} deleted\n")));
         }
         print(&text)

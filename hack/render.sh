@@ -14,7 +14,7 @@ readonly chart=deploy/helm/aws-s3-provisioner name=aws-s3-provisioner
 
 # The objects of the chart, without what only Helm needs.
 manifest() {
-  "$deploy_tools/helm" template "$name" "$chart" --namespace "$name" --set "crds.enabled=false,image.repository=$name" |
+  "$deploy_tools/helm" template "$name" "$chart" --namespace "$name" --skip-tests --set "crds.enabled=false,image.repository=$name" |
     sed -E '/^# Source: /d; /^ *(helm\.sh\/chart|app\.kubernetes\.io\/managed-by): /d; /^$/d'
 }
 

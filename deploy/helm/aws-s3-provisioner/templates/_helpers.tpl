@@ -98,7 +98,7 @@ that they always agree. */}}
 {{/* Fails if an operator in another namespace serves the same claims: leases are in the operators' namespaces, so both would
 lead. Whoever creates roles for the cluster may list its leases; without a cluster, `lookup` finds nothing. */}}
 {{- define "provisioner.checkLeases" -}}
-{{- if .Values.rbac.create -}}
+{{- if and .Values.rbac.create .Values.checks.leases -}}
 {{- $everywhere := include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" "") -}}
 {{- $same := list $everywhere (include "provisioner.lease" .) -}}
 {{- $ofOneNamespace := printf "^%s--[a-z0-9-]+$" ($everywhere | replace "." "[.]") -}}
@@ -124,8 +124,9 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- $instead = merge $instead (dict "lease-name" "the chart derives it from provisionerName and watchNamespace") }}
 {{- $instead = merge $instead (dict "lease-namespace" "the lease is in the namespace of the release") }}
 {{- $instead = merge $instead (dict "leader-elect" "an upgrade starts new pods beside the old ones, and only the lease lets one work") }}
+{{- $instead = merge $instead (dict "all-namespaces" "set watchNamespace" "A" "set watchNamespace" "n" "set watchNamespace") }}
 {{- range .Values.extraArgs -}}
-{{- $flag := regexFind "^--?[a-z-]+" . | trimPrefix "-" | trimPrefix "-" -}}
+{{- $flag := regexFind "^(--?[a-z-]+|-A)" . | trimPrefix "-" | trimPrefix "-" -}}
 {{- with get $instead $flag -}}{{- fail (printf "\n\nextraArgs has --%s: %s.\n" $flag .) -}}{{- end -}}
 {{- end -}}
 {{- range .Values.extraEnv -}}
@@ -149,4 +150,17 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- fail (printf "\n\n%s %s exists, and is %s.\n%s\n" .kind .metadata.name $owner $.remedy) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The variables that all commands in a pod share: whose claims they serve or show. */}}
+{{- define "provisioner.env" -}}
+- name: PROVISIONER_NAME
+  value: {{ .Values.provisionerName | quote }}
+{{- with .Values.watchNamespace }}
+- name: PROVISIONER_NAMESPACE
+  value: {{ . | quote }}
+{{- end }}
+# The Role for the lease has it, too.
+- name: PROVISIONER_LEASE_NAME
+  value: {{ include "provisioner.lease" . | quote }}
 {{- end -}}

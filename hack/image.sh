@@ -18,7 +18,7 @@ makes it for others, too.
 
 SOURCE, REVISION and CREATED of the environment become labels of the image: where the
 source is, the commit (default: that of this folder), and the time (default: that of
-the commit).
+the commit). With SOURCE_DATE_EPOCH, podman and buildah give all files this time.
 END
 }
 
@@ -77,6 +77,9 @@ sed -n '/^FROM scratch$/,$p' Dockerfile | sed 's|--from=build /image|image|' >"$
 say "building $tag with $builder"
 REVISION=${REVISION-$(git rev-parse HEAD 2>/dev/null || true)}
 CREATED=${CREATED-$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || true)}
-"$builder" build --build-arg REVISION="$REVISION" --build-arg CREATED="$CREATED" --build-arg SOURCE="${SOURCE-}" \
+# With it, the same program makes the same image.
+timestamp=()
+[[ $builder = docker || ! ${SOURCE_DATE_EPOCH-} ]] || timestamp=(--timestamp "$SOURCE_DATE_EPOCH")
+env -u SOURCE_DATE_EPOCH "$builder" build "${timestamp[@]}" --build-arg REVISION="$REVISION" --build-arg CREATED="$CREATED" --build-arg SOURCE="${SOURCE-}" \
   --tag "$tag" "$folder"
 say "$tag is built; the program in it has $size bytes"

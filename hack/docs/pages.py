@@ -96,6 +96,10 @@ def looked_at(block, repository):
         except ValueError as error:
             raise Wrong(f"{block.place}: {error}") from error
         return "parsed"
+    # What is in a heredoc the shell does not read.
+    commands = re.sub(r"<<'?(\w+)'?(.*)\n(?:.*\n)*?\1\n", r"\2\n", block.text)
+    if block.language == "sh" and re.search(r"^\s*#|\s#\s", commands, re.MULTILINE):
+        raise Wrong(f"{block.place}: a comment, which zsh does not understand at its prompt; say it before the block")
     if block.reason:
         return "elsewhere" if block.reason.startswith("run by ") else "reason"
     if block.page in ELSEWHERE:

@@ -1,7 +1,7 @@
 """Tries the documentation: see .ci/docs, which starts this.
 
 Each page that has something to run gets a cluster and an AWS of its own, as a reader who begins with it. Its blocks run
-one after the other in one shell, so that what one sets the next can use."""
+one after the other in one shell, so that what one sets the next can use; once in bash and once in zsh."""
 
 import concurrent.futures
 import dataclasses
@@ -53,9 +53,11 @@ SCRIPTS = ("aws", "node", "npm", "pip")
 SCRIPT = """#!/usr/bin/env bash
 exec %s %s "$@"
 """
-SHELL = """set -Eeuo pipefail
-trap 'echo "FAILED $at" >&3' ERR
-"""
+# The options of each shell, and what its scripts begin with.
+SHELLS = {
+    "bash": ([], "set -Eeuo pipefail\ntrap 'echo \"FAILED $at\" >&3' ERR\n"),
+    "zsh": (["-f"], "set -euo pipefail\ntrap 'echo \"FAILED $at\" >&3' ZERR\n"),
+}
 
 
 def main():
@@ -66,7 +68,8 @@ def main():
     # Most of the time a page waits. The longest begin first.
     names.sort(key=lambda name: -(REPOSITORY / name).read_text().count("```sh"))
     with concurrent.futures.ThreadPoolExecutor(PAGES_AT_A_TIME) as pool:
-        results = list(pool.map(try_page, names, range(len(names))))
+        tries = [(name, shell) for name in names for shell in SHELLS]
+        results = list(pool.map(try_page, *zip(*tries), range(len(tries))))
     report([result for result in results if result.blocks])
     wrong = [result.wrong for result in results if result.wrong]
     for problem in wrong:
@@ -85,6 +88,7 @@ class Result:
     """What was done with a page."""
 
     page: str
+    shell: str
     blocks: int = 0
     seconds: float = 0
     wrong: str = ""
@@ -92,14 +96,17 @@ class Result:
     reasons: list = dataclasses.field(default_factory=list)
 
 
-def try_page(name, number):
-    result, began = Result(name), time.monotonic()
+def try_page(name, shell, number):
+    result, began = Result(name, shell), time.monotonic()
     try:
         text = (REPOSITORY / name).read_text()
         found, options = pages.blocks(name, text), pages.OPTIONS.search(text)
         result.blocks = sum(block.language != "prepare" for block in found)
         steps = look_at(found, result)
-        if any(block.language in ("sh", "yaml") and not how for block, how in steps):
+        if shell != "bash":
+            # What needs no shell was counted already.
+            result = Result(name, shell, blocks=sum(block.language == "sh" and not how for block, how in steps))
+        if any(block.language in ("sh", "yaml") and not how for block, how in steps) and result.blocks:
             run_page(steps, result, f"docs-{os.getpid()}-{number}", options[1].split() if options else [])
     except pages.Wrong as wrong:
         result.wrong = str(wrong)
@@ -129,10 +136,10 @@ def runs_elsewhere(block, how):
 
 
 def check_syntax(block):
-    """Of commands that are not run: that a shell can parse them, and that shellcheck finds nothing."""
+    """Of commands that are not run: that shells can parse them, and that shellcheck finds nothing."""
     # Variables of earlier blocks, and a reader's names in capitals.
     options = ["--shell", "bash", "--exclude", "SC2154,SC2034", "-"]
-    for command in (["bash", "-n"], ["shellcheck", *options]):
+    for command in (["bash", "-n"], ["zsh", "-n"], ["shellcheck", *options]):
         result = subprocess.run(command, input=block.text, text=True, capture_output=True, check=False)
         if result.returncode:
             raise pages.Wrong(f"{block.place}: {command[0]}: {result.stdout}{result.stderr}")
@@ -184,7 +191,8 @@ def environment(stack, scratch):
 def follow(steps, result, variables, scratch):
     folder = scratch / "repository"
     copy_repository(folder)
-    (scratch / "script").write_text(SHELL + "".join(step(block, how, scratch) for block, how in steps))
+    options, beginning = SHELLS[result.shell]
+    (scratch / "script").write_text(beginning + "".join(step(block, how, scratch) for block, how in steps))
     network = {key: variables[key] for key in ("AWS_ENDPOINT_URL", "AWS_REGION")}
     pods = kubelet.Kubelet(variables["KUBECONFIG"], scratch / "bin", scratch / "pods", network)
     pods.start()
@@ -192,7 +200,7 @@ def follow(steps, result, variables, scratch):
     try:
         with open(done, "w") as notes, open(scratch / "log", "w") as log:
             process = subprocess.Popen(
-                ["bash", "-c", 'exec 3>&"$1"; source "$2"', "docs", str(notes.fileno()), str(scratch / "script")],
+                [result.shell, *options, "-c", 'exec 3>&"$1"; source "$2"', "docs", str(notes.fileno()), str(scratch / "script")],
                 cwd=folder, env=variables, pass_fds=[notes.fileno()], stdout=log, stderr=log,
                 stdin=subprocess.DEVNULL, start_new_session=True)
             code = wait(process)
@@ -202,7 +210,7 @@ def follow(steps, result, variables, scratch):
     lines = done.read_text().splitlines()
     if code:
         ends = [tail(scratch / "log"), *(tail(log) for log in (scratch / "pods").glob("*/log"))]
-        raise pages.Wrong(f"{result.page}: {code} after {lines[-1] if lines else 'nothing'}\n" + "\n".join(ends))
+        raise pages.Wrong(f"{result.page} in {result.shell}: {code} after {lines[-1] if lines else 'nothing'}\n" + "\n".join(ends))
     for line in lines:
         what, rest = line.split(" ", 1)
         if what == "reason":
@@ -273,12 +281,12 @@ def report(results):
     for why in (why for result in results for why in result.reasons):
         print(f"not run: {why}")
     width = max((len(result.page) for result in results), default=4)
-    print(f"{'page':{width}}", *(f"{column:>9}" for column in (*COLUMNS, "seconds")))
+    print(f"{'page':{width}} shell", *(f"{column:>9}" for column in (*COLUMNS, "seconds")))
     for result in sorted(results, key=lambda result: result.page):
         numbers = [*result.counts.values(), round(result.seconds)]
-        print(f"{result.page:{width}}", *(f"{number:>9}" for number in numbers), " WRONG" if result.wrong else "")
+        print(f"{result.page:{width}} {result.shell:5}", *(f"{number:>9}" for number in numbers), " WRONG" if result.wrong else "")
     sums = {column: sum(result.counts[column] for result in results) for column in COLUMNS}
-    print(f"{'in all':{width}}", *(f"{number:>9}" for number in sums.values()))
+    print(f"{'in all':{width}}      ", *(f"{number:>9}" for number in sums.values()))
     print(f"{sum(sums.values())} blocks: {sums['run']} run, {sums['dry-run']} by a dry run of the server, "
           f"{sums['elsewhere']} by other steps of CI; {sums['reason']} not run, with the reason above")
 

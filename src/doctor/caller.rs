@@ -103,7 +103,7 @@ fn identity(caller: &Caller) -> Option<Finding> {
     const WHAT: &str = "identity";
     let arn = caller.arn()?;
     Some(match caller.principal() {
-        Principal::Root => Finding::about(WHAT).warning(format!("the provisioning credentials belong to {arn}: they can do everything in the account, and no policy limits them")).with_remedy("create an IAM user or role with the provisioning policy (docs/security.md), and put its keys into the Secret"),
+        Principal::Root => Finding::about(WHAT).warning(format!("the provisioning credentials belong to {arn}: they can do everything in the account, and no policy limits them")).with_remedy("create an IAM user or role with the provisioning policy (docs/permissions.md), and put its keys into the Secret"),
         _ => Finding::about(WHAT).good(format!("the provisioning credentials belong to {arn}")),
     })
 }

@@ -88,7 +88,7 @@ async fn buckets(examined: &Examined<'_>) -> Finding {
         Ok(used) => room(WHAT, "buckets", used, BUCKETS, ("the default quota", MORE_BUCKETS)),
         Err(error) if error.status() == 403 && error.code() == "AccessDenied" => Finding::about(WHAT)
             .unknown("how many buckets the account has is unknown: the provisioning credentials may not call s3:ListAllMyBuckets")
-            .with_remedy("allow it, as the provisioning policy in docs/security.md does"),
+            .with_remedy("allow it, as the provisioning policy in docs/permissions.md does"),
         Err(error) => super::failed("S3", error),
     }
 }

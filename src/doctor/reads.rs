@@ -37,11 +37,9 @@ pub(crate) async fn permissions(examined: &Examined<'_>, NotSimulated { why, rem
     let mut findings = Vec::new();
     if !denied.is_empty() {
         let message = format!("AWS denied the provisioning credentials {}", list(denied.iter().copied().collect()));
-        findings.push(
-            Finding::about(WHAT).bad(message).with_remedy(
-                "allow the actions; the provisioning policy in docs/security.md allows all that claims need",
-            ),
-        );
+        findings.push(Finding::about(WHAT).bad(message).with_remedy(
+            "allow the actions; the provisioning policy in docs/permissions.md allows all that claims need",
+        ));
     }
     if !allowed.is_empty() {
         let message = format!(

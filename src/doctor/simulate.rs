@@ -15,7 +15,7 @@ use bucket_provisioner::store::{Finding, Mode};
 pub(crate) const WHAT: &str = "permissions";
 const BOUNDARY_KEY: &str = "iam:PermissionsBoundary";
 /// Where the policies are that allow everything.
-const POLICY: &str = "the provisioning policy in docs/security.md allows all that claims need";
+const POLICY: &str = "the provisioning policy in docs/permissions.md allows all that claims need";
 
 /// Why nothing could be simulated, as the beginning of a message; and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]

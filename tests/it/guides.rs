@@ -53,7 +53,8 @@ impl Reader {
         std::fs::create_dir(&folder).unwrap();
         let names = vec![
             ("shop", world.namespace.clone()),
-            ("s3-admin", world.namespace.clone()),
+            ("s3-owner --namespace aws-s3-provisioner", format!("owner --namespace {}", world.namespace)),
+            ("kubectl obc", "aws-s3-provisioner".to_owned()),
             ("s3-buckets", world.unique("greenfield")),
             ("s3-owner", "owner".to_owned()),
             ("aws-s3.io-bucket", world.provisioner.replace('/', "-")),

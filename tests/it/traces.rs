@@ -24,7 +24,7 @@ use provisioner_conformance::assert_hidden;
 /// Spans are sent soon, because the tests wait for them.
 const SOON: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");
 
-/// All attributes that spans of a claim without problems have; docs/tracing.md explains them.
+/// All attributes that spans of a claim without problems have; docs/metrics.md#traces explains them.
 const ATTRIBUTES: [&str; 10] = [
     "attempt",
     "claim.name",

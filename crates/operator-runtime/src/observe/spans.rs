@@ -1,5 +1,5 @@
 //! The spans of which traces consist, each defined here once: attempts, and in them steps, and in these calls. What they
-//! say is explained in `docs/tracing.md`.
+//! say is explained in `docs/metrics.md#traces`.
 //!
 //! Without an exporter they are disabled, and cost as much as a log line that nobody wants.
 

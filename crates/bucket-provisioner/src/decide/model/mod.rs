@@ -1,7 +1,7 @@
 //! The decisions, explored exhaustively: every interleaving of steps with crashes, lost and refused calls, reads that
 //! lag, a second operator, and users who edit, delete and create at any moment, within the budget of a test.
 //!
-//! The decisions are the real ones: `gate`, `plan::record_state`, `steps`, `upkeep`, `teardown`, `backoff::settles_in`. The
+//! The decisions are the real ones: `ownership`, `plan::record_state`, `steps`, `upkeep`, `teardown`, `backoff::settles_in`. The
 //! steps have a second interpreter, with effects on a small world (`world.rs`): steps towards a bucket in `provision.rs`,
 //! steps of a removal in `teardown.rs`, calls to the store in `store.rs`. docs/model.md lists what is covered and what
 //! is not. This file has the scenarios.

@@ -166,7 +166,7 @@ pub fn reasons_of_failures_are_in_the_command_reasons<B: Backend>(make: &impl As
             let name = claim.name_any();
             let reported = world.events(&name).await.into_iter().map(|(_, reason, _)| reason);
             for reason in reported.chain(ready(&claim).map(|ready| ready.reason.clone())) {
-                let is_there = page.contains(&format!("`{reason}`"));
+                let is_there = page.contains(&format!("\n### {reason}\n"));
                 assert!(
                     is_there,
                     "{reason}, of claim {name}, is not printed by the command `reasons`: add it to REASONS"

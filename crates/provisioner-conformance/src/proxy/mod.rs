@@ -13,6 +13,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -65,6 +66,9 @@ pub struct Described {
     /// See [`Call::note`].
     pub note: Option<String>,
 }
+
+/// How long the kernel may take to close a listener.
+const CLOSING: Duration = Duration::from_secs(5);
 
 type Rule = Box<dyn FnMut(&Call) -> Verdict + Send>;
 
@@ -133,7 +137,21 @@ impl<U: Upstream> Proxy<U> {
 
     /// Accepts connections (again).
     pub fn up(&self) {
-        let listener = socket_at(self.address).and_then(|socket| socket.listen(1024)).unwrap();
+        // Held until it listens: two callers would otherwise take the port twice.
+        let mut running = self.serving.lock().unwrap();
+        if running.is_some() {
+            return;
+        }
+        // The kernel may close the previous listener a moment after its file is closed.
+        let end = Instant::now() + CLOSING;
+        let listener = loop {
+            match socket_at(self.address).and_then(|socket| socket.listen(1024)) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                listener => break listener.unwrap(),
+            }
+        };
         let (upstream, shared) = (Arc::clone(&self.upstream), Arc::clone(&self.shared));
         let serving = tokio::spawn(async move {
             // Dropped, and with it all connections, when this task is aborted.
@@ -150,14 +168,12 @@ impl<U: Upstream> Proxy<U> {
                 });
             }
         });
-        *self.serving.lock().unwrap() = Some(serving);
+        *running = Some(serving);
     }
 
     /// Accepts connections again if it does not.
     pub(crate) fn up_again(&self) {
-        if self.serving.lock().unwrap().is_none() {
-            self.up();
-        }
+        self.up();
     }
 
     /// Breaks all connections and refuses new ones, until [`up`](Self::up).

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::env::{self, VarError};
 use std::io::Write as _;
-use std::net::Ipv4Addr;
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
@@ -33,15 +32,5 @@ pub(super) fn report(what: &str) {
     let line = format!("{}: {what}\n", thread.name().unwrap_or("conformance"));
     if REPORTED.lock().unwrap().insert(line.clone()) {
         let _ = std::io::stderr().write_all(line.as_bytes());
-    }
-}
-
-/// An address of this machine that nobody else has, if it has several.
-pub(crate) fn own_ip() -> Ipv4Addr {
-    if cfg!(target_os = "linux") {
-        let [a, b, c, _] = rand::random::<u32>().to_be_bytes();
-        Ipv4Addr::new(127, a, b, c.clamp(1, 254))
-    } else {
-        Ipv4Addr::LOCALHOST
     }
 }

@@ -240,7 +240,7 @@ impl<B: Backend> Stage<B> {
     pub async fn clear(&self) {
         self.leave_alone();
         if let Some(store) = &self.store {
-            store.up_again();
+            store.up();
         }
         let abilities = self.backend.abilities();
         if !abilities.contains(&Ability::Inventory) && abilities.contains(&Ability::Persistence) {

@@ -16,6 +16,7 @@ use crate::api::{ObjectBucketClaim, wire};
 use crate::decide::claim::{Claim, LabelOwner};
 use crate::decide::keys::KeyNotes;
 use crate::decide::{metadata, service_account};
+use crate::store::ClaimId;
 use operator_runtime::kubernetes::answers::status_code;
 use operator_runtime::program::print;
 
@@ -115,7 +116,9 @@ fn commands(variables: &BTreeMap<String, String>) -> String {
 /// # Errors
 /// Kubernetes refused, or there is no such claim.
 pub(crate) async fn rotate<P>(session: &Session<P>, args: &ClaimArgs) -> Result<(), Box<dyn Error>> {
-    annotate(session, args, wire::annotation::ROTATE_KEYS, "new keys requested").await
+    let claim = own_claim(session, args).await?;
+    has_keys(session, &claim).await?;
+    annotate(session, &claim.id, wire::annotation::ROTATE_KEYS, "new keys requested").await
 }
 
 /// Has the operator try again, or check a bound claim.
@@ -123,26 +126,31 @@ pub(crate) async fn rotate<P>(session: &Session<P>, args: &ClaimArgs) -> Result<
 /// # Errors
 /// Kubernetes refused, or there is no such claim.
 pub(crate) async fn retry<P>(session: &Session<P>, args: &ClaimArgs) -> Result<(), Box<dyn Error>> {
-    annotate(session, args, wire::annotation::RETRY, "retry requested").await
+    let claim = own_claim(session, args).await?;
+    annotate(session, &claim.id, wire::annotation::RETRY, "retry requested").await
 }
 
-async fn annotate<P>(session: &Session<P>, args: &ClaimArgs, key: &str, done: &str) -> Result<(), Box<dyn Error>> {
+/// # Errors
+/// Kubernetes refused, there is no such claim, or it belongs to another provisioner.
+async fn own_claim<P>(session: &Session<P>, args: &ClaimArgs) -> Result<Claim, String> {
     let (namespace, name) = session.named(&args.claim)?;
     let claim = Claim::read(&session.claim(&namespace, &name).await?, &session.label());
     if claim.label == LabelOwner::Foreign {
-        return Err(format!("claim {} belongs to another provisioner, so nothing was done", claim.id).into());
+        return Err(format!("claim {} belongs to another provisioner, so nothing was done", claim.id));
     }
-    if key == wire::annotation::ROTATE_KEYS {
-        has_keys(session, &claim).await?;
-    }
+    Ok(claim)
+}
+
+async fn annotate<P>(session: &Session<P>, claim: &ClaimId, key: &str, done: &str) -> Result<(), Box<dyn Error>> {
+    let ClaimId { namespace, name, .. } = claim;
     let patch = json!({ "metadata": { "annotations": { key: Timestamp::now().to_string() } } });
-    let claims = session.of::<ObjectBucketClaim>(&namespace);
-    match claims.patch_metadata(&name, &session.field_manager.merges(), &Patch::Merge(&patch)).await {
+    let claims = session.of::<ObjectBucketClaim>(namespace);
+    match claims.patch_metadata(name, &session.field_manager.merges(), &Patch::Merge(&patch)).await {
         Ok(_) => {
-            let claim_name = output::claim_name(&name);
+            let claim_name = output::claim_name(name);
             print(&format!("{claim_name}: {done}; `kubectl describe obc {name} -n {namespace}` shows the result\n"))
         }
-        Err(error) if status_code(&error) == Some(404) => Err(no_claim(&namespace, &name).into()),
+        Err(error) if status_code(&error) == Some(404) => Err(no_claim(namespace, name).into()),
         Err(error) => Err(refused("annotate the claim")(error).into()),
     }
 }

@@ -10,7 +10,7 @@ mod kubernetes;
 
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,8 +26,6 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-
-use crate::base::own_ip;
 
 pub use fault::Verdict;
 pub use gate::Gate;
@@ -97,7 +95,7 @@ impl<T: Upstream + ?Sized> Upstream for Arc<T> {
 
 /// The proxy; dropping it ends it.
 pub struct Proxy<U> {
-    /// Where it listens: `http://127.0.0.1:PORT`, or at another address of this machine.
+    /// Where it listens: `http://127.0.0.1:PORT`.
     pub url: String,
     upstream: Arc<U>,
     shared: Arc<Shared>,
@@ -119,9 +117,7 @@ impl<U> Drop for Proxy<U> {
 impl<U: Upstream> Proxy<U> {
     /// Listens at a port of this machine.
     pub async fn start(upstream: U) -> Self {
-        let any_port = |ip| socket_at(SocketAddr::new(ip, 0));
-        // Thousands of connections that have just ended may leave 127.0.0.1 without a free port.
-        let port = any_port(Ipv4Addr::LOCALHOST.into()).or_else(|_| any_port(own_ip().into())).unwrap();
+        let port = socket_at(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = port.local_addr().unwrap();
         let shared = Arc::new(Shared { calls: watch::Sender::new(Vec::new()), rule: Mutex::new(None) });
         let url = format!("http://{address}");
@@ -135,7 +131,7 @@ impl<U: Upstream> Proxy<U> {
         &self.upstream
     }
 
-    /// Accepts connections (again).
+    /// Accepts connections (again), if it does not.
     pub fn up(&self) {
         // Held until it listens: two callers would otherwise take the port twice.
         let mut running = self.serving.lock().unwrap();
@@ -169,11 +165,6 @@ impl<U: Upstream> Proxy<U> {
             }
         });
         *running = Some(serving);
-    }
-
-    /// Accepts connections again if it does not.
-    pub(crate) fn up_again(&self) {
-        self.up();
     }
 
     /// Breaks all connections and refuses new ones, until [`up`](Self::up).

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::api::ObjectBucket;
+use crate::cli::output;
 use crate::decide::action::Action;
 use crate::decide::record;
 use crate::reasons::orphaned as reason;
@@ -66,7 +67,7 @@ impl Orphan {
             Kind::Bucket => "bucket",
             Kind::User => "user",
             Kind::Role => "role",
-            Kind::ObjectBucketClaim => "objectbucketclaim.objectbucket.io",
+            Kind::ObjectBucketClaim => return output::claim_name(&self.name),
         };
         format!("{kind}/{}", self.name)
     }

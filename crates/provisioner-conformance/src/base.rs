@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::env::{self, VarError};
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
@@ -23,6 +24,16 @@ pub(crate) fn patience() -> Duration {
         }
     });
     *SET
+}
+
+/// An address of this machine that nobody else has. Linux answers at all of 127.0.0.0/8; other systems have 127.0.0.1 alone.
+pub(crate) fn unique_ip() -> Ipv4Addr {
+    if cfg!(target_os = "linux") {
+        let [a, b, c, _] = rand::random::<u32>().to_be_bytes();
+        Ipv4Addr::new(127, a, b, c.clamp(1, 254))
+    } else {
+        Ipv4Addr::LOCALHOST
+    }
 }
 
 /// Prints a line once per test, also if the test passes: `cargo test` captures what `eprintln!` prints.

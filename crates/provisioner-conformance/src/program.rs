@@ -1,7 +1,7 @@
 //! An operator as a process of its own, which can be killed.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
@@ -191,15 +191,9 @@ pub fn send_signal(name: &str, pid: u32) {
 
 /// An address of this machine for a server in the program, which stays free while the program is killed and started again.
 ///
-/// A port of 127.0.0.1 would not: any connection may take it meanwhile as its own end. Linux answers at all of 127.0.0.0/8, so
-/// there each caller gets an address that nobody else has; other systems have 127.0.0.1 alone.
+/// A port of 127.0.0.1 would not: any connection may take it meanwhile as its own end.
 pub fn free_address() -> SocketAddr {
-    let ip = if cfg!(target_os = "linux") {
-        let [a, b, c, _] = rand::random::<u32>().to_be_bytes();
-        Ipv4Addr::new(127, a, b, c.clamp(1, 254))
-    } else {
-        Ipv4Addr::LOCALHOST
-    };
+    let ip = crate::base::unique_ip();
     let free = TcpListener::bind((ip, 0)).unwrap_or_else(|error| panic!("no port of {ip} is free: {error}"));
     free.local_addr().unwrap()
 }

@@ -95,7 +95,7 @@ impl<T: Upstream + ?Sized> Upstream for Arc<T> {
 
 /// The proxy; dropping it ends it.
 pub struct Proxy<U> {
-    /// Where it listens: `http://127.0.0.1:PORT`.
+    /// Where it listens: `http://IP:PORT`.
     pub url: String,
     upstream: Arc<U>,
     shared: Arc<Shared>,
@@ -115,9 +115,9 @@ impl<U> Drop for Proxy<U> {
 }
 
 impl<U: Upstream> Proxy<U> {
-    /// Listens at a port of this machine.
+    /// Listens at an address of its own: at the port of an earlier proxy, the calls of that one's clients would be counted.
     pub async fn start(upstream: U) -> Self {
-        let port = socket_at(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let port = socket_at(SocketAddr::from((crate::base::unique_ip(), 0))).unwrap();
         let address = port.local_addr().unwrap();
         let shared = Arc::new(Shared { calls: watch::Sender::new(Vec::new()), rule: Mutex::new(None) });
         let url = format!("http://{address}");

@@ -10,22 +10,29 @@
 # Of the calls at which operators are killed, and of those that are made to fail,
 # one in eight is tried, and SeaweedFS and the mutants of the conformance kit
 # (hack/mutants) are left out. With --full nothing is, which takes twice as long.
+# With --core only those run that show what an operator needs of Kubernetes, for
+# another version of it: with CONTROL_PLANE=oldest, the oldest that is supported.
 # Arguments select tests, and leave nothing out of them.
 #
-# usage: hack/test.sh [--full | ARGUMENT OF `cargo test`...]
+# usage: hack/test.sh [--full | --core | ARGUMENT OF `cargo test`...]
 set -euo pipefail
 [[ ${1-} == --help || ${1-} == -h ]] && { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; exit; }
 
-seaweedfs=(--with-seaweedfs) mutants='' arguments=("$@")
+stores=(--with-moto --with-seaweedfs) tests=(--test it --test conformance) core='' mutants='' arguments=("$@")
 if [[ ${1-} == --full ]]; then
   mutants=yes arguments=("${@:2}")
+elif [[ ${1-} == --core ]]; then
+  export TEST_SAMPLE=${TEST_SAMPLE:-8}
+  core=yes stores=() tests=(--test it)
+  arguments=(-- {access,admission,bad_input,bucket_claims,classes,crds,leader,lifecycle,namespaces,outputs,permissions}::
+    {repair,status,takeover,tenants,volumes,waiting}::)
 elif (($# == 0)); then
   export TEST_SAMPLE=${TEST_SAMPLE:-8}
-  seaweedfs=() arguments=(-- --skip seaweedfs)
+  stores=(--with-moto) arguments=(-- --skip seaweedfs)
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-cargo test --locked
+[[ $core ]] || cargo test --locked
 
 stack=test-$$
 trap 'exit 130' INT
@@ -33,7 +40,7 @@ trap 'exit 143' TERM HUP
 trap 'hack/stack.sh down --name "$stack"' EXIT
 # Without it, what a running stack gave to this shell counts as the user's own.
 unset AWS_S3_PROVISIONER_STACK
-hack/stack.sh up --name "$stack" --with-other --with-moto "${seaweedfs[@]}"
+hack/stack.sh up --name "$stack" --with-other "${stores[@]}"
 environment=$(hack/stack.sh env --name "$stack")
 eval "$environment"
 
@@ -43,7 +50,7 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
 cargo build --locked --bins --test program --test mutants
 # An earlier run may have used the same cluster.
 [[ ! -f ${KUBERNETES_AUDIT_LOG:-} ]] || logged=$(wc -c <"$KUBERNETES_AUDIT_LOG")
-cargo test --locked --test it --test conformance "${arguments[@]}"
+cargo test --locked "${tests[@]}" "${arguments[@]}"
 [[ ! $mutants ]] || cargo test --locked --test mutants -- each_mutant
 
 # An operator logs little about some refusals, such as that of an event.

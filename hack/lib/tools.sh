@@ -7,6 +7,9 @@ fingerprint() { cat "$@" | sha256sum | cut -c1-8; }
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/aws-s3-provisioner
 modules=$here/control-plane
+# CONTROL_PLANE=oldest is the oldest Kubernetes that is supported.
+[[ ! ${CONTROL_PLANE-} ]] || modules=$here/control-plane-$CONTROL_PLANE
+[[ -s $modules/go.mod ]] || fail "CONTROL_PLANE is ${CONTROL_PLANE-}, and there is no $modules"
 kubernetes=$(sed -n 's|^.*k8s\.io/kubernetes v\([0-9.]*\).*$|\1|p' "$modules/go.mod")
 control_plane=$cache/control-plane-v$kubernetes-$(fingerprint "$modules"/go.{mod,sum})
 etcd_package=go.etcd.io/etcd/server/v3

@@ -25,6 +25,9 @@ are in FOLDER, and then SHA256SUMS.
   --url      where the files of the release can be downloaded
   --profile  dev is built faster, and is no release
 
+SOURCE of the environment is where the source is, such as https://example.com/team/repository:
+the chart, the alerts and the remedies of the program then link to the pages of this version there.
+
 The same commit, compilers and CA certificates make the same files, byte by byte.
 END
 }
@@ -134,6 +137,7 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 prefixes="--remap-path-prefix=$PWD=/src --remap-path-prefix=$cargo_home=/cargo"
 export CARGO_ENCODED_RUSTFLAGS=${prefixes// --/$'\x1f'--}
 export CFLAGS="-ffile-prefix-map=$PWD=/src -ffile-prefix-map=$cargo_home=/cargo"
+export SOURCE=${SOURCE-}
 hack/image.sh --builder buildah --profile "$profile" --tag "$name:$version"
 unset CARGO_ENCODED_RUSTFLAGS CFLAGS
 buildah push --quiet "$name:$version" "oci:$output/image-$arch:$version"
@@ -149,6 +153,13 @@ say "packaging the chart"
 cp -rL "$chart" "$scratch/$name"
 sed -i "s|^  repository: \"\"|  repository: $image|" "$scratch/$name/values.yaml"
 grep -qF "  repository: $image" "$scratch/$name/values.yaml" || fail "the values of the chart have no image.repository to set"
+if [[ $SOURCE ]]; then
+  pages=$SOURCE/blob/v$version
+  sed -i "s|](../../../|]($pages/|g; s|](examples/|]($pages/$chart/examples/|g" "$scratch/$name/README.md"
+  sed -i "s|^  runbookUrl: \"\"|  runbookUrl: $pages/|" "$scratch/$name/values.yaml"
+  grep -qF "  runbookUrl: $pages/" "$scratch/$name/values.yaml" || fail "the values of the chart have no runbookUrl to set"
+  printf 'home: %s\nsources: [%s]\n' "$SOURCE" "$SOURCE" >>"$scratch/$name/Chart.yaml"
+fi
 "$deploy_tools/helm" lint --quiet "$scratch/$name"
 archive "$scratch" "$name" >"$output/$name-$version.tgz"
 

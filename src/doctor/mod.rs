@@ -56,6 +56,11 @@ pub(crate) async fn examine(
     target: &Target<'_>,
     issuer: Option<&str>,
 ) -> Vec<Finding> {
+    let findings = findings(asked, store, target, issuer).await;
+    findings.into_iter().map(|finding| linked(finding, option_env!("SOURCE"))).collect()
+}
+
+async fn findings(asked: &Asked, store: &Arc<Store>, target: &Target<'_>, issuer: Option<&str>) -> Vec<Finding> {
     let has_iam = target.has_own_access() || target.endpoints.sts != Sts::Unknown;
     let asked = asked.with(store, &target.record.claim.uid);
     let (caller, mut findings) = asked.caller.get_or_init(|| caller::ask(store, has_iam)).await.clone();
@@ -83,6 +88,15 @@ pub(crate) async fn examine(
     );
     findings.extend([permissions, bucket, boundary, provider, pods, quotas].into_iter().flatten());
     findings
+}
+
+/// Files of the repository that the remedy names become links, if the program was built with the address of its source: to
+/// the files of this version.
+fn linked(finding: Finding, source: Option<&str>) -> Finding {
+    let Some(source) = source.filter(|source| source.starts_with("https://")) else { return finding };
+    let docs = format!("{source}/blob/v{}/docs/", env!("CARGO_PKG_VERSION"));
+    let remedy = finding.remedy.replace("docs/", &docs);
+    finding.with_remedy(remedy)
 }
 
 /// A call failed that should not.

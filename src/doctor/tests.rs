@@ -3,6 +3,7 @@
 
 use rstest::rstest;
 
+use super::linked;
 use super::needs::{self, Scope};
 use crate::class::environment::Environment;
 use crate::class::target::Target;
@@ -116,6 +117,18 @@ fn about<'a>(findings: &'a [Finding], what: &str) -> Vec<&'a Finding> {
 fn one<'a>(findings: &'a [Finding], what: &str) -> &'a Finding {
     let [finding] = about(findings, what)[..] else { panic!("not one about {what}: {findings:#?}") };
     finding
+}
+
+#[test]
+fn remedies_link_to_the_pages_of_this_version() {
+    let finding = || Finding::about("role").bad("denied").with_remedy("allow it (docs/keyless.md)");
+    assert_eq!(linked(finding(), None).remedy, "allow it (docs/keyless.md)");
+    assert_eq!(linked(finding(), Some("")).remedy, "allow it (docs/keyless.md)");
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        linked(finding(), Some("https://example.com/source")).remedy,
+        format!("allow it (https://example.com/source/blob/v{version}/docs/keyless.md)")
+    );
 }
 
 #[tokio::test]

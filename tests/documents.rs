@@ -79,7 +79,8 @@ fn each_alert_has_a_remedy_and_tests_for_firing_and_not_firing() {
 fn alerts_and_dashboard_use_metrics_and_reasons_that_exist() {
     let (table, reasons) = (printed("metrics"), printed("reasons"));
     let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap_or_default();
-    let panels = dashboard["panels"].as_array().into_iter().flatten();
+    let rows = dashboard["panels"].as_array().into_iter().flatten();
+    let panels = rows.flat_map(|row| [row].into_iter().chain(row["panels"].as_array().into_iter().flatten()));
     let queries = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
     let rules = alerts();
     let all: Vec<_> = queries.chain(&rules).filter_map(|query| query["expr"].as_str()).collect();

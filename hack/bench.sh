@@ -104,6 +104,7 @@ begin_stack
 environment=$(hack/stack.sh env --name "$stack")
 eval "$environment"
 # Buckets that stay after their claims would grow in number with each row.
+kubectl create namespace aws-s3-provisioner >/dev/null
 sed 's/onDelete: .*/onDelete: purge/' examples/storageclass-greenfield.yaml |
   kubectl create -f crds/ -f examples/owner-secret.yaml -f - >/dev/null
 kubectl create namespace bench >/dev/null

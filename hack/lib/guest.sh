@@ -28,7 +28,7 @@ example() {
 owner_secret() {
   printf '%s=%s\n' AWS_ACCESS_KEY_ID "$AWS_ACCESS_KEY_ID" AWS_SECRET_ACCESS_KEY "$AWS_SECRET_ACCESS_KEY" \
     ${AWS_SESSION_TOKEN:+AWS_SESSION_TOKEN "$AWS_SESSION_TOKEN"} |
-    kubectl create secret generic s3-owner --namespace default --from-env-file /dev/stdin --dry-run=client --output yaml
+    kubectl create secret generic s3-owner --namespace aws-s3-provisioner --from-env-file /dev/stdin --dry-run=client --output yaml
 }
 
 # A stack of our own is removed as a whole. From a cluster or an AWS of the user only what was made there is removed,

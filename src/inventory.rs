@@ -157,8 +157,8 @@ fn if_it_exists(answer: Result<Tags, CallError>) -> Result<Option<Tags>, Error> 
 
 /// So many reads may fail one after the other; then the inventory fails.
 const FAILURES: u32 = 20;
-const OTHER_REGION: &str = "are in another region than the class, and were not read";
-const DENIED: &str = "the provisioning credentials may not read (s3:GetBucketTagging)";
+const OTHER_REGION: &str = "in another region than the class";
+const DENIED: &str = "denied to the provisioning credentials (s3:GetBucketTagging)";
 
 /// What was read, and how many reads failed.
 #[derive(Default)]
@@ -239,7 +239,8 @@ impl Sorted {
         found.stock.sort();
         for (why, count) in [(OTHER_REGION, self.in_other_regions), (DENIED, self.denied)] {
             if count > 0 {
-                found = found.with_unread(format!("buckets that {why}: {count}"));
+                let (buckets, were) = if count == 1 { ("bucket", "was") } else { ("buckets", "were") };
+                found = found.with_unread(format!("{count} {buckets} {were} not read: {why}"));
             }
         }
         if let Some(denied) = self.first_denied.filter(|_| self.buckets_read == 0) {

@@ -46,7 +46,7 @@ pub(crate) fn namespace(
         None | Some("global") => return Ok(None),
         Some(ACCOUNT_REGIONAL) => {}
         Some(other) => {
-            let problem = "is no namespace of buckets";
+            let problem = "is not a namespace of buckets";
             return Err(ParameterError::bad(NAMESPACE, other, problem, "write global or account-regional"));
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn namespace(
         return Err(ParameterError::bad(NAMESPACE, ACCOUNT_REGIONAL, &problem, "remove it, or use another region"));
     }
     if account.as_deref().is_some_and(|account| !is_account(account)) {
-        return Err(unshown(ACCOUNT, "is no account", "write the 12 digits of the account"));
+        return Err(unshown(ACCOUNT, "is not the id of an account", "write the 12 digits of the account"));
     }
     let of_arns =
         arns.into_iter().flatten().filter_map(|arn| arn.split(':').nth(4)).find(|account| is_account(account));

@@ -28,60 +28,59 @@ struct Raw {
     /// Region of the buckets. With `s3Endpoint`, whatever that store calls its region.
     #[schemars(extend("default" = "the operator's `AWS_REGION`; without it, or with `s3Endpoint`, `us-west-1`"))]
     region: Option<String>,
-    /// `yes`: an IAM user for each claim. `no`: the claim gets the provisioning credentials themselves, with a Warning
-    /// event. Needs `secretName`, and excludes `rotateKeysEvery`.
+    /// `yes`: an IAM user for each claim. `no`: claims get the provisioning credentials, with a Warning event; needs
+    /// `secretName`, and excludes `rotateKeysEvery`.
     #[schemars(extend("default" = "`yes`"))]
     create_bucket_user: Option<String>,
     /// URL of S3 of [another store](#stores-other-than-aws). Overrides the operator's `AWS_ENDPOINT_URL…`.
     #[schemars(extend("default" = "AWS's own"))]
     s3_endpoint: Option<String>,
-    /// The same of IAM.
+    /// The same for IAM.
     #[schemars(extend("default" = "AWS's own"))]
     iam_endpoint: Option<String>,
     /// `true`: `s3.example/bucket` instead of `bucket.s3.example`.
     #[schemars(extend("default" = "`false`"))]
     force_path_style: Option<String>,
-    /// Path of the users. The provisioning policy can be limited to it. It begins and ends with `/`.
+    /// IAM path of the users, to which the provisioning policy can be limited. It begins and ends with `/`.
     #[schemars(extend("default" = "`/aws-s3-provisioner/`"))]
     iam_path: Option<String>,
-    /// ARN of the policy that limits the users. The recommended provisioning policy [requires it](permissions.md).
+    /// ARN of the permissions boundary of the users. The recommended policy [requires it](permissions.md).
     #[schemars(extend("default" = "none"))]
     permissions_boundary: Option<String>,
-    /// `yes`: the bucket in `bucketName` may be one that was created for a claim. Otherwise it is refused, because
-    /// anybody who can create claims could create it before you. Needs `bucketName`.
+    /// `yes`: the bucket in `bucketName` may be one that was created for a claim, which is [otherwise
+    /// refused](security.md#shared-buckets).
     #[schemars(extend("default" = "`no`"))]
     allow_claimed_bucket: Option<String>,
-    /// Limit of calls to IAM for the class, reads and changes each, because the rate of IAM is that of the whole
-    /// account. Of this and the flag `--iam-calls-per-second`, the lower one applies.
+    /// Limit of IAM calls for the class, reads and changes each. Of this and `--iam-calls-per-second`, the lower one
+    /// applies.
     #[schemars(extend("default" = "none"))]
     iam_calls_per_second: Option<String>,
-    /// `account-regional`: [names that only this account can use](classes.md#use-account-regional-names), with
-    /// `-ACCOUNT-REGION-an` appended. Needs `region`, and `accountId` unless another parameter names the account.
+    /// `account-regional`: [names that only this account can use](classes.md#use-account-regional-names). Needs
+    /// `region`, and `accountId` unless another parameter names the account.
     #[schemars(extend("default" = "`global`"))]
     bucket_namespace: Option<String>,
-    /// The account of the buckets, 12 digits; only with `bucketNamespace: account-regional`.
+    /// Account of the buckets, 12 digits; only with `bucketNamespace: account-regional`.
     #[schemars(extend("default" = "that of `ownerRole`, `permissionsBoundary`, `oidcProvider` or `podRole`"))]
     account_id: Option<String>,
     /// ARN of a role [of another account](several-clusters.md#use-buckets-in-another-account) that the operator's
-    /// identity, or the keys in `secretName`, assume for each call. Excludes `createBucketUser: "no"`.
+    /// identity, or the keys in `secretName`, assume. Excludes `createBucketUser: "no"`.
     #[schemars(extend("default" = "none"))]
     owner_role: Option<String>,
-    /// [Access without keys](keyless.md): ARN of the identity provider in IAM for this cluster's tokens. Each
-    /// ServiceAccount gets a role in its account. `authentication: ServiceAccount` needs it, or `eksCluster` and
-    /// `podRole`.
+    /// [Access without keys](keyless.md): ARN of the identity provider in IAM for this cluster's tokens.
+    /// `authentication: ServiceAccount` needs it, or `eksCluster` and `podRole`.
     #[schemars(extend("default" = "none"))]
     oidc_provider: Option<String>,
-    /// The audience of the tokens, one of the provider's client ids; on kOps `amazonaws.com`.
+    /// Audience of the tokens, one of the provider's client ids; on kOps `amazonaws.com`.
     #[schemars(extend("default" = "`sts.amazonaws.com`"))]
     oidc_audience: Option<String>,
     /// [Access without keys by EKS Pod Identity](keyless.md#eks-pod-identity): ARN of this cluster. Excludes
     /// `oidcProvider`, `ownerRole` and `permissionsBoundary`.
     #[schemars(extend("default" = "none"))]
     eks_cluster: Option<String>,
-    /// ARN of the role of which pods get sessions, in the account of `eksCluster`.
+    /// ARN of the role whose sessions pods get, in the account of `eksCluster`.
     #[schemars(extend("default" = "none"))]
     pod_role: Option<String>,
-    /// The external id that the trust policy of `ownerRole` demands (`sts:ExternalId`).
+    /// External id that the trust policy of `ownerRole` demands (`sts:ExternalId`).
     #[schemars(extend("default" = "none"))]
     owner_role_external_id: Option<String>,
 }

@@ -533,6 +533,7 @@ fn sources<'a>(
 }
 
 /// The innermost cause, without what differs between attempts: rustls adds the time at which it checked a certificate.
+/// Also without the number of an error of the operating system, and without a full stop.
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
     let Some(innermost) = sources(error).last() else { return String::new() };
     // The answer of a service contains the id of the request, too.
@@ -541,7 +542,9 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
         return parts.collect::<Vec<_>>().join(": ");
     }
     let text = innermost.to_string();
-    text.split(": verification time").next().unwrap_or_default().to_owned()
+    let ends = [": verification time", " (os error "];
+    let text = ends.into_iter().fold(text.as_str(), |text, end| text.split(end).next().unwrap_or_default());
+    text.trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -553,6 +556,13 @@ mod tests {
         let answer =
             ErrorMetadata::builder().code("AccessDenied").message("Not authorized").custom("aws_request_id", "1");
         assert_eq!(root(&answer.build()), "AccessDenied: Not authorized");
+    }
+
+    #[test]
+    fn the_cause_has_no_number_of_the_operating_system() {
+        let refused = root(&std::io::Error::from_raw_os_error(1));
+        assert!(!refused.is_empty() && !refused.contains("os error"), "{refused}");
+        assert_eq!(root(&std::io::Error::other("request forbidden.")), "request forbidden");
     }
 
     #[test]

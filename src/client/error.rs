@@ -91,14 +91,14 @@ pub enum Error {
     )]
     NothingToShare,
     /// AWS does not accept these credentials. `session`: they have a session token.
-    #[error("AWS refused {identity} ({code}) in {operation}: {}{}", refused(.identity, *.operation, *.session), unknown_here(.code))]
+    #[error("AWS refused {identity} ({code}) in {operation}: {}{}", refused(.identity, *.operation, *.session, .code), unknown_here(.code))]
     CredentialsRefused { identity: Identity, operation: Operation, code: String, session: bool },
     /// The credentials were temporary, and their time is over.
     #[error("the session of {identity} has expired: {}", expired(.identity))]
     CredentialsExpired { identity: Identity },
     /// The operator has no AWS identity, or cannot load its credentials.
     #[error(
-        "the operator has no AWS credentials of its own ({}): give its pod an AWS identity, or name a Secret in the class", without_accounts(.problem)
+        "the StorageClass names no Secret, and the operator has no AWS identity of its own ({}): name a Secret in the class, or give the operator's pod an AWS identity", without_accounts(.problem)
     )]
     CredentialsUnavailable { problem: String },
     /// The role of the class cannot be assumed.
@@ -113,7 +113,7 @@ pub enum Error {
     #[error("AWS is throttling {operation}; retrying")]
     Throttled { operation: Operation },
     /// No answer.
-    #[error("no answer from {} to {operation} on {resource}: {problem}; retrying", .operation.service().title())]
+    #[error("{}: {problem}{}; retrying", .sent.no_answer(*.operation, .resource), .sent.remedy())]
     StoreUnreachable { operation: Operation, resource: Resource, problem: String, sent: Sent },
     /// The store itself failed. `problem` is an HTTP status or an error code.
     #[error("the store failed in {operation} on {resource} ({problem}); retrying")]
@@ -131,7 +131,9 @@ pub enum Error {
     #[error("bucket {bucket:?} {}", .by.sentence())]
     BucketTaken { bucket: String, by: TakenBy },
     /// The bucket is in another region than that of the class. `region` is `None` if the store does not return it.
-    #[error("bucket {bucket:?} is in {}: use a StorageClass for that region", in_region(.region.as_deref()))]
+    #[error(
+        "bucket {bucket:?} is in {} that of the StorageClass: use a StorageClass for that region; if the class names this bucket, an admin must correct its region", in_region(.region.as_deref())
+    )]
     WrongRegion { bucket: String, region: Option<String> },
     /// The bucket that the class names does not exist.
     #[error(
@@ -145,7 +147,7 @@ pub enum Error {
     BucketClaimed { bucket: String },
     /// IAM shows no user, but the key of that user works.
     #[error(
-        "IAM user {user:?} was not found, but access key {key} in the claim's Secret still works: the user is in another account, or was deleted just now; retrying"
+        "IAM user {user:?} was not found, but access key {key} in the claim's Secret still works: the user is in another account, was deleted just now, or the ObjectBucket names the wrong user; retrying"
     )]
     AccessStillWorks { user: String, key: String },
     /// The bucket that was created for the claim was deleted.
@@ -341,4 +343,22 @@ pub enum Sent {
     Perhaps,
     /// There was no connection.
     No,
+}
+
+impl Sent {
+    fn no_answer(self, operation: Operation, resource: &Resource) -> String {
+        let service = operation.service().title();
+        match self {
+            Self::Perhaps => format!("no answer from {service} to {operation} on {resource}"),
+            Self::No => format!("cannot connect to {service} for {operation} on {resource}"),
+        }
+    }
+
+    /// What is reached at other times needs only a retry.
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Perhaps => "",
+            Self::No => "; an admin must check the endpoints in the StorageClass, and the operator's network",
+        }
+    }
 }

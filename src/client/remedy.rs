@@ -2,30 +2,39 @@
 
 use crate::client::call::{Call, Identity, Operation};
 
-/// What to do about credentials that AWS does not accept.
-pub(crate) fn refused(identity: &Identity, operation: Operation, session: bool) -> &'static str {
+/// What to do about credentials that AWS does not accept. `code`: of its answer.
+pub(crate) fn refused(identity: &Identity, operation: Operation, session: bool, code: &str) -> String {
+    if matches!(code, "RequestTimeTooSkewed" | "RequestExpired") {
+        return "synchronise the clock of the operator's node".to_owned();
+    }
     // "Request temporary security credentials", IAM user guide.
     if session && operation.actions().starts_with("iam:") {
-        return "IAM accepts a session token only from a role, or from a session with MFA; use keys without a session token, or the keys of an assumed role, and check that they have not expired";
+        return "IAM accepts a session token only from a role, or from a session with MFA; use keys without a session token, or the keys of an assumed role, and check that they have not expired".to_owned();
     }
-    match identity {
-        Identity::Ambient => "check the AWS identity of the operator's pod, and the node's clock",
-        Identity::Secret(_) => "put a valid, active key there, and check the node's clock",
-        Identity::Role => {
-            "the operator assumes the role again; if it stays, check whether the role was deleted, and the node's clock"
-        }
-        Identity::App => "check whether the key was deleted or deactivated, and the node's clock",
-    }
+    let remedy = match identity {
+        Identity::Ambient => "check the AWS identity of the operator's pod",
+        Identity::Secret(_) => "put a valid, active key there",
+        Identity::Role => "the operator assumes the role again; if it stays, check whether the role was deleted",
+        Identity::App => "check whether the key was deleted or deactivated",
+    };
+    // IAM and STS refuse an expired signature as a wrong one ("Troubleshoot Signature Version 4 signing for AWS API
+    // requests", IAM user guide).
+    let clock = if is_unknown_key(code) { "" } else { ", and check the node's clock" };
+    format!("{remedy}{clock}")
+}
+
+fn is_unknown_key(code: &str) -> bool {
+    matches!(code, "InvalidClientTokenId" | "InvalidAccessKeyId" | "UnrecognizedClientException")
 }
 
 /// What else it means that a key is not known: in a region that its account has not enabled, AWS knows no key of the account
 /// ("Enable or disable AWS Regions in your account", AWS Account Management).
 pub(crate) fn unknown_here(code: &str) -> &'static str {
-    match code {
-        "InvalidClientTokenId" | "InvalidAccessKeyId" | "UnrecognizedClientException" => {
+    match is_unknown_key(code) {
+        true => {
             "; AWS also refuses a valid key where its account has not enabled the region of the class, and in another partition"
         }
-        _ => "",
+        false => "",
     }
 }
 
@@ -108,9 +117,9 @@ pub(crate) fn allow(call: &Call) -> String {
     format!("{}{more}", call.operation.actions())
 }
 
-/// Where a bucket is, as far as the store returns it.
+/// Where a bucket is, as far as the store returns it, before the region where it was expected.
 pub(crate) fn in_region(region: Option<&str>) -> String {
-    region.map_or_else(|| "another region".to_owned(), |region| format!("region {region}"))
+    region.map_or_else(|| "another region than".to_owned(), |region| format!("region {region}, and not in"))
 }
 
 /// Why objects cannot be deleted.

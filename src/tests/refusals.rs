@@ -301,7 +301,7 @@ async fn a_session_that_iam_does_not_take_is_named_as_such() {
 
 #[tokio::test]
 async fn refused_keys_name_the_secret_to_correct() {
-    insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the provisioning credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock; AWS also refuses a valid key where its account has not enabled the region of the class, and in another partition"#);
+    insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the provisioning credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there; AWS also refuses a valid key where its account has not enabled the region of the class, and in another partition"#);
 }
 
 /// Each leads to what has to be changed.
@@ -322,7 +322,10 @@ async fn refusals_about_account_region_or_boundary_say_so() {
         assert!(message.contains(expected), "{message}");
     }
     assert!(!refusal(bare(403)).await.contains("AWS reported"));
-    assert!(!refusal(s3_error(403, "SignatureDoesNotMatch")).await.contains("enabled the region"));
+    let signature = refusal(s3_error(403, "SignatureDoesNotMatch")).await;
+    assert!(!signature.contains("enabled the region") && signature.contains("the node's clock"), "{signature}");
+    let clock = refusal(s3_error(403, "RequestTimeTooSkewed")).await;
+    assert!(clock.ends_with("synchronise the clock of the operator's node"), "{clock}");
 }
 
 #[tokio::test]

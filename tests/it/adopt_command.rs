@@ -69,6 +69,23 @@ async fn a_restored_claim_adopts_its_bucket_and_keys(#[case] with_record: bool, 
 }
 
 #[tokio::test]
+async fn scripts_get_what_was_adopted() {
+    let world = World::new().await;
+    let restored = Restored::new(&world, true).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason(CLAIM, "AdoptionNeeded").await;
+    let adopted = Tool::run(&world, &["adopt", CLAIM, "--yes", "--output", "json"], "").await;
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    let result = &adopted.json()["results"][0];
+    assert_eq!((&result["name"], &result["outcome"]), (&CLAIM.into(), &"done".into()), "{adopted:?}");
+    assert_eq!(result["objectBucket"], world.record_name(CLAIM));
+    restored.assert_back(&world).await;
+    let again = Tool::run(&world, &["adopt", CLAIM, "--yes", "--output", "name"], "").await;
+    assert_eq!((again.code, again.out.as_str()), (0, ""), "{again:?}");
+    operator.stop().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_adopted_is_reported() {
     let world = World::new().await;
     let missing = Tool::run(&world, &["adopt", "nothing"], "").await;

@@ -16,14 +16,14 @@ use crate::support::proxy::Verdict;
 use crate::support::{World, assert_contains, bucket_of, condition, phase, seen};
 
 #[rstest]
-#[case::unknown("regoin", "eu-west-1", &["regoin", "region", "secretName", "createBucketUser"])]
+#[case::unknown("regoin", "eu-west-1", &["regoin", "do you mean \"region\"?", "create it again"])]
 #[case::create_bucket_user("createBucketUser", "maybe", &["createBucketUser", "\"maybe\"", "yes", "no"])]
 #[case::endpoint("s3Endpoint", "not a url", &["s3Endpoint", "not a url"])]
 #[case::endpoint_scheme("iamEndpoint", "ftp://store", &["iamEndpoint", "ftp://store", "http"])]
 #[case::region("region", "us west", &["region", "us west"])]
 #[case::path_style("forcePathStyle", "sometimes", &["forcePathStyle", "sometimes", "true"])]
 #[case::path("iamPath", "buckets", &["iamPath", "buckets", "/"])]
-#[case::boundary("permissionsBoundary", "admin", &["permissionsBoundary", "ARN"])]
+#[case::boundary("permissionsBoundary", "buckets-only", &["permissionsBoundary", "ARN"])]
 #[case::class_bucket("bucketName", "Not_A_Bucket", &["bucketName", "Not_A_Bucket"])]
 #[case::directory_bucket("bucketName", "logs--usw2-az1--x-s3", &["bucketName", "a directory bucket"])]
 #[case::access_point("bucketName", "logs-abcdefgh-s3alias", &["bucketName", "an access point"])]
@@ -79,7 +79,7 @@ async fn a_missing_identity_is_reported_with_the_innermost_cause() {
     let operator = Binary::start(&world, &[], &identity);
     world.claim("photos", &class).await;
     let message = world.wait_reason("photos", "CredentialsUnavailable").await;
-    assert_contains(&message, &["No such file", "give its pod an AWS identity"]);
+    assert_contains(&message, &["No such file", "give the operator's pod an AWS identity"]);
     assert!(!message.contains("123456789012"), "{message}");
     operator.kill().await;
 }

@@ -141,9 +141,9 @@ async fn a_bucket_has_all_settings_before_its_keys_exist() {
 #[case::unknown("expireAfter", ("expiresAfter", "1d"), "InvalidSetting", "lets claims set: expireAfter")]
 #[case::zero_days("expireAfter", ("expireAfter", "0d"), "InvalidSetting", "a number of days, such as 30d")]
 #[case::no_rules("bucketLifecycle", ("bucketLifecycle", r#"{"Rules":[]}"#), "InvalidSetting", "has 0 rules")]
-#[case::no_cors("bucketCors", ("bucketCors", "*"), "InvalidSetting", "is no CORS configuration")]
+#[case::no_cors("bucketCors", ("bucketCors", "*"), "InvalidSetting", "is not a CORS configuration")]
 #[case::compliance("objectLock", ("objectLock", "COMPLIANCE:1y"), "InvalidSetting", "which only admins decide")]
-#[case::no_json("bucketLifecycle", ("bucketLifecycle", "30d"), "InvalidSetting", "is no lifecycle configuration")]
+#[case::no_json("bucketLifecycle", ("bucketLifecycle", "30d"), "InvalidSetting", "is not a lifecycle configuration")]
 #[case::reserved_tag("tags.*", ("tags.aws:x", "1"), "InvalidSetting", "only AWS can set")]
 #[tokio::test]
 async fn a_setting_that_a_claim_cannot_have_fails_it(

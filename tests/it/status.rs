@@ -152,7 +152,7 @@ async fn the_details_of_a_claim_are_shown() {
     let claim = format!("{}/photos", world.namespace);
     let shown = Tool::run(&world, &["status", &claim], "").await;
     let user = world.account.users_with(&uid).await.pop().unwrap();
-    for part in [bucket, key, &user, &world.record_name("photos"), "1 objects and versions, 7 B"] {
+    for part in [bucket, key, &user, &world.record_name("photos"), "1 object, 7 B"] {
         assert!(shown.out.contains(part), "{part}: {}", shown.out);
     }
     assert!(shown.out.contains("deletes bucket") && shown.out.contains("reclaimPolicy is Delete"), "{}", shown.out);
@@ -259,7 +259,7 @@ async fn without_a_terminal_each_change_is_a_line() {
     world.claim("photos", &class).await;
     world.wait_reason("photos", "Bound").await;
     let mut watch = Tool::start(&world, &["status", "--watch", "--interval", "100ms"]);
-    watch.prints("photos Bound Bound").await;
+    watch.prints("photos Bound bucket ").await;
     world.delete_claim("photos").await;
     watch.prints("photos deleted").await;
     operator.stop().await;

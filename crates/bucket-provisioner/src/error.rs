@@ -172,12 +172,14 @@ impl RecordProblem {
         let (problem, remedy) = match self {
             Self::Predecessor { record } => (
                 format!("ObjectBucket {record:?}, which belongs to a previous claim of this name"),
-                format!("to continue with its bucket, an admin must annotate that ObjectBucket with {adopt}; "),
+                format!(
+                    "to continue with its bucket, an admin must run the command `adopt` for this claim, or annotate that ObjectBucket with {adopt}; "
+                ),
             ),
             Self::Missing { record } => (
                 format!("ObjectBucket {record:?}, which does not exist"),
                 format!(
-                    "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with the command `rebuild-objectbucket`, and annotate it with {adopt}; "
+                    "to continue with its bucket, an admin must run the command `adopt` for this claim, or restore that ObjectBucket and annotate it with {adopt}; "
                 ),
             ),
             Self::NoName { record } => (format!("{record:?}, which is not a valid object name"), String::new()),
@@ -233,6 +235,7 @@ fn cannot_undo(why: &CannotUndo) -> String {
 fn no_such_name(name: &str) -> &'static str {
     match object_name(name) {
         Some(_) => "",
+        None if name.trim() != name => ", and no StorageClass can have this name (with white space around it)",
         None => ", and no StorageClass can have this name",
     }
 }
@@ -245,6 +248,14 @@ impl Error {
 
     pub(crate) fn store(failure: impl Failure) -> Self {
         Self::Store(Box::new(failure))
+    }
+
+    /// The message where the StorageClass is named already, for an admin.
+    pub(crate) fn of_named_class(&self) -> String {
+        match self {
+            Self::Refused(Refusal::InvalidClassParameter { problem, .. }) => problem.to_string(),
+            error => error.to_string(),
+        }
     }
 
     /// Another writer was faster, or the object was deleted or replaced. This is not reported: the watch shows the change.

@@ -1,6 +1,6 @@
 //! Write a provisioner for ObjectBucketClaims by implementing four verbs.
 //!
-//! A user of a Kubernetes cluster submits an ObjectBucketClaim ("a bucket, please"); an admin's
+//! A user of a Kubernetes cluster requests a bucket with an ObjectBucketClaim; an admin's
 //! StorageClass defines where buckets come from. This crate does everything in between that is the same
 //! for every store, and leaves what differs to a [`Provisioner`]: `create_bucket`, `grant`, `revoke`, `delete_bucket`.
 //!

@@ -111,7 +111,7 @@ impl Gauges {
         Self {
             claims: all.gauges(
                 "obc_provisioner_claims",
-                "Number of claims; phase and reason are empty without a status, class is empty if the StorageClass no longer exists",
+                "Number of claims; phase and reason are empty without a status, class without its StorageClass",
                 ["class", "phase", "reason"],
             ),
             oldest_unbound: all.gauges(
@@ -141,14 +141,14 @@ impl Gauges {
             ),
             next_scheduled_deletion: all.gauge(
                 "obc_provisioner_next_scheduled_deletion_timestamp_seconds",
-                "Unix timestamp of the next scheduled bucket deletion; in the past if it is overdue without progress, 0 if none is scheduled",
+                "Unix timestamp of the next scheduled bucket deletion, 0 if none; in the past if it is overdue without progress",
             ),
             purges: all.gauge("obc_provisioner_purges", "Number of large buckets being emptied"),
             purge_idle: all.gauge(
                 "obc_provisioner_purge_idle_seconds",
                 "Seconds without progress of the slowest bucket deletion, excluding time in the queue",
             ),
-            check_overdue: all.gauge("obc_provisioner_check_overdue_seconds", "Seconds since the most overdue check of a bound claim was due (`--resync`); 0 if none is overdue"),
+            check_overdue: all.gauge("obc_provisioner_check_overdue_seconds", "Seconds since the most overdue check of a bound claim was due (`--resync`), 0 if none"),
             workers: all.gauge("obc_provisioner_workers_limit", "Maximum number of claims processed concurrently"),
             of_stores: OfStores::define(all),
         }
@@ -186,12 +186,12 @@ impl OfStores {
             busy: of_store("obc_provisioner_workers_busy", "Number of claims being processed"),
             limit: of_store(
                 "obc_provisioner_store_workers_limit",
-                "Maximum number of claims of a store processed concurrently per provisioning credentials; 1 if the store does not respond",
+                "Maximum number of claims of a store processed concurrently per provisioning credentials",
             ),
             waiting: of_store("obc_provisioner_claims_waiting", "Number of claims waiting for a worker"),
             oldest_waiting: of_store(
                 "obc_provisioner_oldest_waiting_claim_seconds",
-                "Seconds that the oldest waiting claim has been waiting for a worker",
+                "Seconds that the oldest waiting claim has waited for a worker",
             ),
             throttled: of_store(
                 "obc_provisioner_claims_limited",
@@ -199,7 +199,7 @@ impl OfStores {
             ),
             silent: of_store(
                 "obc_provisioner_store_silent",
-                "1 if the store does not respond or rejects the provisioning credentials, so that one claim at a time is processed",
+                "1 if the store does not respond or rejects the provisioning credentials; it gets one claim at a time",
             ),
         }
     }
@@ -218,7 +218,7 @@ impl Upkeep {
                 "Number of checks of bucket and user of a bound claim, by result (done, failed, lost: bucket or access no longer exists)",
                 ["result"],
             ),
-            last_check: all.gauge("obc_provisioner_last_check_timestamp_seconds", "Unix timestamp of the last check of a bound claim by this process, 0 if there was none"),
+            last_check: all.gauge("obc_provisioner_last_check_timestamp_seconds", "Unix timestamp of the last check of a bound claim by this process, 0 if none"),
             repairs: all.counters(
                 "obc_provisioner_repairs",
                 "Number of external changes that were reverted, by kind (store: bucket or user, key: unknown key of a user, record: ObjectBucket)",
@@ -258,7 +258,7 @@ impl Calls {
             times: all.times("obc_provisioner_store_call_seconds", "Duration of calls to the store", ["service"], CALL),
             retries: all.counters(
                 "obc_provisioner_store_retries",
-                "Number of calls to the store that were retried after a failure or a rejection",
+                "Number of calls to the store that were retried",
                 ["service"],
             ),
             purged: all.counter(

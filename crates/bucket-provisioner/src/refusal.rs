@@ -8,36 +8,36 @@ use crate::store::{AccessMode, NameError, ParameterError, SecretRef};
 /// the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("StorageClass {class}: {problem}")]
+    #[error("StorageClass {class:?}: {problem}; an admin must delete the class and create it again")]
     InvalidClassParameter { class: String, problem: ParameterError },
 
     #[error("{field}: {problem}")]
     InvalidBucketName { field: &'static str, problem: NameError },
 
     #[error(
-        "the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName ({class} has none)"
+        "the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName ({class:?} has none)"
     )]
     BucketNameMissing { class: String },
 
     #[error(
-        "spec.bucketName is {asked:?}, but StorageClass {class} gives access to bucket {bucket:?} only: remove spec.bucketName, or use another class"
+        "spec.bucketName is {asked:?}, but StorageClass {class:?} gives access to bucket {bucket:?} only: remove spec.bucketName, or use another class"
     )]
     BucketNotOfClass { class: String, bucket: String, asked: String },
 
     #[error(
-        "StorageClass {class} does not serve namespace {namespace}: use another class, or ask an admin to allow the namespace (allowedNamespaces, allowedNamespaceSelector)"
+        "StorageClass {class:?} does not serve namespace {namespace:?}: use another class, or ask an admin to allow the namespace (allowedNamespaces, allowedNamespaceSelector)"
     )]
     NamespaceNotAllowed { class: String, namespace: String },
 
     /// `name` can be a prefix.
-    #[error("{field}: StorageClass {class} does not allow the name {name:?}: {remedy}")]
+    #[error("{field}: StorageClass {class:?} does not allow the name {name:?}: {remedy}")]
     BucketNameNotAllowed { class: String, field: &'static str, name: String, remedy: String },
 
     /// `problem` includes the remedy.
     #[error("spec.additionalConfig.{key}: {value:?} {problem}")]
     InvalidSetting { key: String, value: String, problem: String },
 
-    #[error("spec.additionalConfig.{key}: there is no such setting; StorageClass {class} lets claims set: {known}")]
+    #[error("spec.additionalConfig.{key}: there is no such setting; StorageClass {class:?} lets claims set: {known}")]
     UnknownSetting { key: String, class: String, known: String },
 
     #[error("spec.additionalConfig.{key}: {remedy}")]
@@ -48,18 +48,18 @@ pub(crate) enum Refusal {
     BucketClaimNotShareable { name: String, problem: String },
 
     #[error(
-        "StorageClass {class} gives access to ServiceAccounts, and the claim names none: set spec.additionalConfig.serviceAccountName to the ServiceAccount of the pods that use the bucket, or use another class"
+        "StorageClass {class:?} gives access to ServiceAccounts, and the claim names none: set spec.additionalConfig.serviceAccountName to the ServiceAccount of the pods that use the bucket, or use another class"
     )]
     ServiceAccountMissing { class: String },
 
     /// `problem` includes the first remedy.
     #[error(
-        "spec.additionalConfig.accessMode is {:?}, but StorageClass {class} {problem}, or use another class", .asked.as_str()
+        "spec.additionalConfig.accessMode is {:?}, but StorageClass {class:?} {problem}, or use another class", .asked.as_str()
     )]
     AccessModeNotAllowed { asked: AccessMode, class: String, problem: String },
 
     #[error(
-        "StorageClass {class} gives claims the provisioning credentials, which accessMode and prefix cannot limit: use a class that creates a user for each claim"
+        "StorageClass {class:?} gives claims the provisioning credentials, which accessMode and prefix cannot limit: use a class that creates a user for each claim"
     )]
     AccessNotLimited { class: String },
 

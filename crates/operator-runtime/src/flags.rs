@@ -59,9 +59,7 @@ impl ClusterArgs {
             Some(file) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &chosen).await?,
             // Only a kubeconfig has contexts.
             None if chosen.context.is_some() => kube::Config::from_kubeconfig(&chosen).await?,
-            None => kube::Config::infer().await.map_err(|error| {
-                format!("no cluster is configured: set KUBECONFIG, or use --kubeconfig ({})", chain(&error))
-            })?,
+            None => kube::Config::infer().await.map_err(|error| no_cluster(&error))?,
         };
         if let Some(master) = self.master.as_deref().filter(|master| !master.is_empty()) {
             config.cluster_url =
@@ -69,6 +67,18 @@ impl ClusterArgs {
         }
         Ok(config)
     }
+}
+
+/// There is no kubeconfig and, in a pod, no ServiceAccount either.
+fn no_cluster(error: &(dyn Error + 'static)) -> String {
+    let is_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let why = match error.source() {
+        // The problem with the kubeconfig.
+        Some(source) if !is_pod => chain(source),
+        _ => chain(error),
+    };
+    let outside = if is_pod { "" } else { ", and this is not a pod" };
+    format!("no cluster is configured: {why}{outside}; set KUBECONFIG, or use --kubeconfig")
 }
 
 /// Leader election.

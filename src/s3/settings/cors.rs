@@ -84,7 +84,7 @@ impl Cors {
     /// The end of a sentence about what is wrong.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Written { rules } =
-            serde_json::from_str(text).map_err(|error| format!("is no CORS configuration ({error})"))?;
+            serde_json::from_str(text).map_err(|error| format!("is not a CORS configuration ({error})"))?;
         if rules.is_empty() || rules.len() > MOST {
             return Err(format!("has {} rules, not 1 to {MOST}", rules.len()));
         }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn what_s3_would_refuse_is_refused_before() {
         for (text, expected) in [
-            ("*", "is no CORS configuration"),
+            ("*", "is not a CORS configuration"),
             (r#"{"CORSRules": []}"#, "has 0 rules"),
             (r#"{"CORSRules": [{"AllowedMethods": ["GET"]}]}"#, "missing field `AllowedOrigins`"),
             (r#"{"CORSRules": [{"AllowedMethods": [], "AllowedOrigins": ["*"]}]}"#, "without AllowedMethods"),

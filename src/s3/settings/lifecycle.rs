@@ -38,7 +38,7 @@ impl Lifecycle {
         let problem = |problem: String| Err(Problem(problem));
         let written: Written = match serde_json::from_str(text) {
             Ok(written) => written,
-            Err(error) => return problem(format!("is no lifecycle configuration ({error})")),
+            Err(error) => return problem(format!("is not a lifecycle configuration ({error})")),
         };
         if written.rules.is_empty() || written.rules.len() > MOST {
             return problem(format!("has {} rules, not 1 to {MOST}", written.rules.len()));
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn what_s3_would_refuse_is_refused_before() {
         for (text, expected) in [
-            ("30d", "is no lifecycle configuration"),
+            ("30d", "is not a lifecycle configuration"),
             (r#"{"Rules": []}"#, "has 0 rules"),
             (r#"{"Rules": [{"Status": "Enabled", "Expire": {}}]}"#, "unknown field `Expire`"),
             (r#"{"Rules": [{"Status": "on", "Expiration": {"Days": 1}}]}"#, "unknown variant `on`"),
@@ -209,7 +209,7 @@ mod tests {
                 r#"{"Rules": [{"Status": "Enabled", "Expiration": {"ExpiredObjectDeleteMarker": false}}]}"#,
                 "does nothing",
             ),
-            (r#"{"Rules": [{"Status": "Enabled", "Expiration": {"Date": "soon"}}]}"#, "is no date"),
+            (r#"{"Rules": [{"Status": "Enabled", "Expiration": {"Date": "soon"}}]}"#, "is not a date"),
         ] {
             assert!(problem(text).contains(expected), "{}", problem(text));
         }

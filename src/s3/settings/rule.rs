@@ -107,7 +107,7 @@ impl TryFrom<String> for Date {
     fn try_from(text: String) -> Result<Self, String> {
         let whole = if text.contains('T') { text.clone() } else { format!("{text}T00:00:00Z") };
         let date = DateTime::from_str(&whole, DateTimeFormat::DateTimeWithOffset);
-        date.map(|date| Self(date.secs())).map_err(|_| format!("{text:?} is no date, such as 2030-01-31"))
+        date.map(|date| Self(date.secs())).map_err(|_| format!("{text:?} is not a date such as 2030-01-31"))
     }
 }
 

@@ -208,7 +208,7 @@ fn one<T>(
     let Some(text) = settings.get(key) else { return Ok(None) };
     match parse(text) {
         Some(value) => Ok(Some(value)),
-        None => Err(SettingError::new(key, "is no value of this setting", format!("write {values}"))),
+        None => Err(SettingError::new(key, "is not a value of this setting", format!("write {values}"))),
     }
 }
 

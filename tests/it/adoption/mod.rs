@@ -94,10 +94,7 @@ impl Lost {
             Order::ClaimsFirst => {
                 world.restore(&self.backup.claim).await;
                 let message = world.wait_reason(CLAIM, "AdoptionNeeded").await;
-                assert!(
-                    message.contains("does not exist") && message.contains("the command `rebuild-objectbucket`"),
-                    "{message}"
-                );
+                assert!(message.contains("does not exist") && message.contains("the command `adopt`"), "{message}");
                 world.restore(&self.backup.record).await;
             }
         }

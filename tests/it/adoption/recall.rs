@@ -65,7 +65,7 @@ async fn an_object_bucket_is_recreated_from_the_tags_of_its_bucket(#[case] made:
     world.restore(&claim).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let message = world.wait_reason(CLAIM, "AdoptionNeeded").await;
-    assert!(message.contains("the command `rebuild-objectbucket`"), "{message}");
+    assert!(message.contains("the command `adopt`"), "{message}");
 
     let name = format!("{}/{CLAIM}", world.namespace);
     let mut args = vec!["record", &name];

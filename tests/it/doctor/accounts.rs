@@ -45,14 +45,14 @@ async fn a_secret_of_another_account_than_that_of_the_claims_is_found() {
     assert_eq!(examined.code, Some(1), "{}\n{}", examined.text, examined.log);
     let (message, remedy) = about_account(&examined, &existing);
     let secret = format!("Secret {}/owner has credentials of account {OTHER}", world.namespace);
-    assert!(message.starts_with(&secret) && message.contains("3 ObjectBuckets, such as obc-"), "{message}");
+    assert!(message.starts_with(&secret) && message.contains("3 ObjectBuckets, such as \"obc-"), "{message}");
     assert!(message.contains("record account 000000000000"), "{message}");
     for part in ["put a key of account 000000000000 into the Secret", "cannot be changed", "a class with a new Secret"]
     {
         assert!(remedy.contains(part), "{remedy}");
     }
     for class in [&new, &far] {
-        examined.assert_finds(class, "store", "bad", &format!("the same as of StorageClass {existing}: account"));
+        examined.assert_finds(class, "store", "bad", &format!("the same as for StorageClass {existing:?}: account"));
     }
     // All other calls there are made in the wrong account. STS answers in each region.
     assert!(!examined.text.contains("s3:ListBucket"), "{}", examined.text);
@@ -61,7 +61,7 @@ async fn a_secret_of_another_account_than_that_of_the_claims_is_found() {
     // New claims are bound in the new account. Then no key serves all of them.
     bind(&world, &[("late", &new)]).await;
     let (message, _) = about_account(&Examined::json(&world, &[NO_LEASE]).await, &existing);
-    let late = format!("ObjectBucket {} records account {OTHER}", world.record_name("late"));
+    let late = format!("ObjectBucket {:?} records account {OTHER}", world.record_name("late"));
     assert!(message.contains("3 ObjectBuckets, such as") && message.contains(&late), "{message}");
 }
 

@@ -115,8 +115,8 @@ async fn a_good_installation_has_only_good_findings() {
     examined.assert_finds(&class, "buckets of others", "good", "cannot delete buckets of other names");
     examined.assert_finds(&class, "credentials", "good", "of account");
     examined.assert_finds(&existing, "bucket", "good", &archive);
-    examined.assert_finds("", "records", "good", "all 1 ObjectBuckets");
-    examined.assert_finds("", "phases", "good", "all 1 claims");
+    examined.assert_finds("", "records", "good", "the only ObjectBucket");
+    examined.assert_finds("", "phases", "good", "the only claim of these classes");
 
     let changes = |name: &String| name != "create selfsubjectaccessreviews";
     assert_eq!(world.kubernetes.writes().into_iter().filter(changes).collect::<Vec<_>>(), [""; 0]);
@@ -162,7 +162,7 @@ async fn problems_of_a_class_are_found_with_their_remedy() {
     examined.assert_finds(&bucket_missing, "bucket", "bad", "does not exist");
     examined.assert_finds(&bucket_elsewhere, "bucket", "bad", "is in region eu-west-1");
     examined.assert_finds(&nobody, "namespaces", "warning", "\"no-such-team-*\"");
-    examined.assert_finds(&nobody, "store", "warning", &format!("the same as of StorageClass {boundary}: identity"));
+    examined.assert_finds(&nobody, "store", "warning", &format!("the same as for StorageClass {boundary:?}: identity"));
     examined.assert_finds(&boundary, "boundary", "bad", bound);
     examined.assert_finds("", "classes", "warning", "no-such-class");
     assert_eq!(world.aws.writes(), [""; 0]);
@@ -241,7 +241,7 @@ async fn a_hanging_store_is_reported_and_delays_no_other_class() {
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(1));
     examined.assert_finds(&hangs, "store", "bad", "did not answer within");
-    examined.assert_finds(&also, "store", "bad", &format!("the same as of StorageClass {hangs}: store"));
+    examined.assert_finds(&also, "store", "bad", &format!("the same as for StorageClass {hangs:?}: store"));
     assert_eq!(hanging.aws.names(), ["GetCallerIdentity"]);
     examined.assert_finds(&good, "credentials", "good", "accepts");
 }

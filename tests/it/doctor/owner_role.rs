@@ -51,7 +51,7 @@ async fn a_role_that_refuses_is_reported_with_its_remedy() {
     assert!(remedy.contains("correct the trust policy of the role or its external id"), "{remedy}");
     // Nothing else can be asked without the role.
     assert!(examined.about(&refused, "permissions").is_empty(), "{:#?}", examined.findings());
-    examined.assert_finds(&alike, "store", "bad", &format!("the same as of StorageClass {refused}: credentials"));
+    examined.assert_finds(&alike, "store", "bad", &format!("the same as for StorageClass {refused:?}: credentials"));
     examined.assert_finds(&served, "credentials", "good", &format!("of account {OTHER}"));
     examined.assert_finds(&served, "permissions", "good", "IAM allows the provisioning credentials all");
     assert_eq!(world.aws.writes(), ["AssumeRole"; 2], "each role is tried once");

@@ -18,9 +18,9 @@ fn refers(examined: &Examined, class: &str, verdict: &str, other: &str, wrong: &
     let about: Vec<_> = about.iter().filter(of_store).filter(|finding| finding["verdict"] != "good").collect();
     let [finding] = about[..] else { panic!("not one finding about the store of {class}: {about:#?}") };
     assert_eq!((&finding["what"], &finding["verdict"]), (&json!("store"), &json!(verdict)), "{finding}");
-    assert_eq!(finding["remedy"], format!("see StorageClass {other}, which uses the same Secret and store"));
+    assert_eq!(finding["remedy"], format!("see StorageClass {other:?}, which uses the same Secret and store"));
     let message = finding["message"].as_str().unwrap();
-    assert!(message.contains(&format!("StorageClass {other}")) && message.contains(wrong), "{message}");
+    assert!(message.contains(&format!("StorageClass {other:?}")) && message.contains(wrong), "{message}");
 }
 
 /// Requires that the summary counts what is listed, and that so many findings about classes have this verdict.
@@ -89,7 +89,7 @@ async fn what_classes_share_is_examined_once() {
 
     let good = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(good.code, Some(0), "{}\n{}", good.text, good.log);
-    good.assert_finds(&alike, "store", "good", &format!("the same as of StorageClass {first}"));
+    good.assert_finds(&alike, "store", "good", &format!("the same as for StorageClass {first:?}"));
     good.assert_finds(&granted, "bucket", "good", &archive);
     let asked = asked(&world);
     for name in ["GetCallerIdentity", "GetAccountSummary", "ListBuckets"] {
@@ -120,5 +120,5 @@ async fn a_secret_that_claims_need_is_explained_at_its_class() {
     examined.assert_finds("", "owner", "bad", &needed);
     let is_of_records = |finding: &Value| finding["group"] == "ObjectBuckets" && finding["what"] == "owner";
     let finding = examined.findings().into_iter().find(is_of_records).unwrap();
-    assert_eq!(finding["remedy"], format!("see StorageClass {class}, which uses the same Secret"));
+    assert_eq!(finding["remedy"], format!("see StorageClass {class:?}, which uses the same Secret"));
 }

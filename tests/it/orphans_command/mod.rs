@@ -136,7 +136,7 @@ async fn an_orphan_is_removed_after_plan_and_confirmation() {
     }
     let name = used.bucket.clone();
     let no = apply(&world, &[], &format!("remove\n{name}\nno\n")).await;
-    assert!(no.code == 3 && no.out.contains("1 objects and versions"), "{no:?}");
+    assert!(no.code == 3 && no.out.contains(": 1 object, "), "{no:?}");
     assert_eq!(used.left(&world).await, (true, true));
     let record = world.records().get(&used.record).await.unwrap();
     assert!(record.annotations().is_empty(), "{:?}", record.annotations());
@@ -319,7 +319,7 @@ async fn a_bucket_that_gets_content_after_the_plan_is_left_alone() {
     used.fill(&world).await;
     tool.types("yes\n").await;
     let ended = tool.end().await;
-    assert!(ended.code == 1 && ended.out.contains("has content now: 1 objects"), "{ended:?}");
+    assert!(ended.code == 1 && ended.out.contains("has content now: 1 object, "), "{ended:?}");
     let record = world.records().get(&used.record).await.unwrap();
     assert!(record.annotations().is_empty(), "{:?}", record.annotations());
 }

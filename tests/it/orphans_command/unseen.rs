@@ -25,7 +25,7 @@ async fn an_account_without_matching_credentials_is_named() {
     let [problem] = &found["problems"].as_array().unwrap()[..] else { panic!("{found:#}") };
     let secret = format!("Secret {}/owner has credentials of account {OTHER}", world.namespace);
     let wanted = format!(
-        "account 000000000000 was not checked: ObjectBucket {} records account 000000000000, but {secret}",
+        "account 000000000000 was not checked: ObjectBucket {:?} records account 000000000000, but {secret}",
         used.record
     );
     assert_eq!((ended.code, problem, &found["isComplete"]), (1, &wanted.as_str().into(), &false.into()), "{found:#}");

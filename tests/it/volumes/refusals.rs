@@ -24,7 +24,7 @@ async fn unsupported_requests_are_refused_with_their_remedy() {
         ("selector", &class, selector, "create the claim without it"),
         ("mode", &class, mode, "spec.accessModes: \"ReadWriteOncePod\" cannot be had"),
         ("source", &class, source, "spec.dataSource: "),
-        ("parameter", &wrong, json!({}), "unknown parameter \"materiel\"; remove it, or use one of: material"),
+        ("parameter", &wrong, json!({}), "unknown parameter \"materiel\" (do you mean \"material\"?)"),
     ];
     for (name, class, spec, _) in &cases {
         stage.submit(name, class, spec.clone()).await;

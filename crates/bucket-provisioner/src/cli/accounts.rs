@@ -25,10 +25,10 @@ impl Accounts {
         let alike = self.0.iter().filter(move |((of, url, _), _)| of == owner && *url == endpoint.url);
         alike.map(|((_, _, account), names)| {
             let records = match &**names {
-                [name] => format!("ObjectBucket {name} records account {account}"),
+                [name] => format!("ObjectBucket {name:?} records account {account}"),
                 names => {
                     let first = names.first().map_or("", String::as_str);
-                    format!("{} ObjectBuckets, such as {first}, record account {account}", names.len())
+                    format!("{} ObjectBuckets, such as {first:?}, record account {account}", names.len())
                 }
             };
             (account.as_str(), records)
@@ -66,8 +66,8 @@ mod tests {
         let shown = |record: &Record| accounts.of(record).map(|(_, records)| records).collect::<Vec<_>>();
         assert_eq!(
             shown(&in_account(None)),
-            ["2 ObjectBuckets, such as a, record account 1", "ObjectBucket c records account 2"]
+            ["2 ObjectBuckets, such as \"a\", record account 1", "ObjectBucket \"c\" records account 2"]
         );
-        assert_eq!(shown(&elsewhere), ["ObjectBucket elsewhere records account 3"]);
+        assert_eq!(shown(&elsewhere), ["ObjectBucket \"elsewhere\" records account 3"]);
     }
 }

@@ -144,9 +144,9 @@ pub(crate) enum Command {
 
 /// Which claims to serve, and how.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What is served")]
+#[command(next_help_heading = "Claims")]
 struct RunArgs {
-    /// Serve the StorageClasses with this provisioner
+    /// Serve or show only the claims of StorageClasses with this provisioner
     ///
     /// Several operators with different names can share a cluster.
     #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_NAME", required = false, value_parser = provisioner_name)]
@@ -361,8 +361,7 @@ mod tests {
             assert!(!help.contains("[env: "), "{help}");
         }
         let long = shown(&["--help"]);
-        for part in ["Cluster:", "What is served:", "Leases:", "Observability:", "--master", "[env: PROVISIONER_MASTER"]
-        {
+        for part in ["Cluster:", "Claims:", "Leases:", "Observability:", "--master", "[env: PROVISIONER_MASTER"] {
             assert!(long.contains(part), "{part}: {long}");
         }
         for line in shown(&["-h"]).lines().chain(shown(&["orphans", "-h"]).lines()) {

@@ -2,6 +2,7 @@
 //! annotations, so nothing of theirs reaches a terminal with control characters in it.
 
 use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -81,6 +82,12 @@ pub(crate) fn listed(names: &[String], first: usize) -> String {
     }
 }
 
+/// A number with its noun.
+pub(crate) fn counted<N: fmt::Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
+    let noun = if number == N::from(1_u8) { one } else { many };
+    format!("{number} {noun}")
+}
+
 /// Text in one line, without control sequences of terminals and without characters that reorder or hide other text.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
@@ -113,6 +120,20 @@ pub(crate) fn show(
         Format::Json => serde_json::to_string_pretty(&value(document)?)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&value(document)?)?,
     })
+}
+
+/// Prints a line about what a command does; to standard error if the format is for scripts: standard output is for the
+/// document then.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(crate) fn progress(format: Format, text: &str) -> Result<(), Box<dyn Error>> {
+    let text = clean(text);
+    if format.is_text() {
+        return print(&(text + "\n"));
+    }
+    eprintln!("{text}");
+    Ok(())
 }
 
 /// A document in which no text has control characters.
@@ -173,6 +194,12 @@ mod tests {
         let rows = [vec![cell("日本"), bound.clone(), cell("a")], vec![cell(""), cell("Pending"), cell("b")]];
         let bound = format!("日本   {bound}     a");
         assert_eq!(table(&["NAME", "PHASE", "X"], rows), ["NAME   PHASE     X", &bound, "-      Pending   b"]);
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let shown = [0_u64, 1, 2].map(|number| counted(number, "object", "objects and versions"));
+        assert_eq!(shown, ["0 objects and versions", "1 object", "2 objects and versions"]);
     }
 
     #[test]

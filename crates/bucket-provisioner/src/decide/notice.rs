@@ -216,7 +216,15 @@ fn remedy(actions: &[Action]) -> String {
         Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name now)",
     };
     let values: Vec<_> = actions.iter().map(means).collect();
-    format!("annotate this ObjectBucket with {}=VALUE; values: {}", annotation::ORPHAN, values.join(", "))
+    format!("{ANNOTATE}{}=VALUE; values: {}", annotation::ORPHAN, values.join(", "))
+}
+
+/// What precedes the annotation and its values in a message.
+const ANNOTATE: &str = "annotate this ObjectBucket with ";
+
+/// A message without the annotation and its values, for an admin who is asked for one.
+pub(crate) fn without_values(message: &str) -> &str {
+    message.split_once(&format!("; {ANNOTATE}")).map_or(message, |(problem, _)| problem)
 }
 
 pub(super) fn unknown_action(value: &str, orphaned: bool) -> Notice {
@@ -361,6 +369,7 @@ mod tests {
         let published = Stored { record: Record { credentials_published: true, ..stored().record }, ..stored() };
         insta::assert_snapshot!(retained(&published, &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
         assert!(retained(&stored(), &Retained::NotEmpty).message.contains("before remove, empty it by hand"));
+        insta::assert_snapshot!(without_values(&retained(&published, &Retained::NotEmpty).message), @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty"#);
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn bad_key(key: &str) -> Option<&'static str> {
             .any(|reserved| domain.strip_suffix(reserved).is_some_and(|left| left.is_empty() || left.ends_with('.')))
     };
     match domain {
-        _ if name.is_empty() || !is_label_value(name) => Some("is no name of a label or annotation"),
+        _ if name.is_empty() || !is_label_value(name) => Some("is not the name of a label or annotation"),
         None if key == wire::PROVISIONER_LABEL => Some("is the operator's"),
         None => None,
         Some(domain) if is_reserved(domain) => Some("belongs to Kubernetes or to the operator"),
@@ -264,7 +264,7 @@ mod tests {
             ("objectbucket.io/claim=x", "belongs to Kubernetes or to the operator"),
             ("bucket-provisioner=x", "is the operator's"),
             ("team=a b", "which no label can have"),
-            ("-team=a", "is no name"),
+            ("-team=a", "is not the name"),
             ("a_b/team=a", "begins with no domain"),
             ("team=a,team=b", "twice"),
             (",", "has no entry"),

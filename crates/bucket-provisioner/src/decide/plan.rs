@@ -286,11 +286,15 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     let json = |object: &ObjectBucket| serde_json::to_value(&object.spec).unwrap_or_default();
     match contradiction(&json(object), &json(&whole), "spec") {
         None => Ok(record),
-        Some(why) => Err(damaged(object, error, why)),
+        Some(field) => {
+            let other = "claim and StorageClass now give another value";
+            let is_named = error.contains(&field);
+            Err(damaged(object, error, if is_named { other.to_owned() } else { format!("{field}, but {other}") }))
+        }
     }
 }
 
-/// The first value of `is` that differs in `should`.
+/// The first field of `is` that differs in `should`, with its value.
 fn contradiction(is: &Value, should: &Value, field: &str) -> Option<String> {
     // The Go library writes missing values as empty strings.
     let is_missing = |value: &Value| value.is_null() || value.as_str() == Some("");
@@ -301,7 +305,7 @@ fn contradiction(is: &Value, should: &Value, field: &str) -> Option<String> {
         }),
         (Value::Object(is), Value::Null) if is.values().all(is_missing) => None,
         (is, should) if is == should => None,
-        (is, _) => Some(format!("{field} is {is}, but claim and StorageClass now give another value")),
+        (is, _) => Some(format!("{field} is {is}")),
     }
 }
 
@@ -345,8 +349,12 @@ mod tests {
         assert_eq!(whole, Ok(record()));
 
         let another = Record { plan: Plan { bucket: "another".into(), ..record().plan }, ..record() };
-        let refused = restored(&object, another, "ours", "lost").map_err(|error| error.to_string());
+        let refused = restored(&object, another.clone(), "ours", "lost").map_err(|error| error.to_string());
         assert!(refused.as_ref().is_err_and(|why| why.contains("spec.endpoint.bucketName")), "{refused:?}");
+        let error = "spec.endpoint.bucketName is \"photos-f30e0389\", and that is wrong";
+        let refused = restored(&object, another, "ours", error).map_err(|error| error.to_string());
+        let once = |why: &String| why.matches("spec.endpoint.bucketName").count() == 1 && why.contains("another value");
+        assert!(refused.as_ref().is_err_and(once), "{refused:?}");
 
         object.spec.additional_state = Some([("UserName".to_owned(), "another".to_owned())].into());
         let refused = restored(&object, record(), "ours", "lost").map_err(|error| error.to_string());

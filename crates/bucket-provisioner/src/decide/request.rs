@@ -306,14 +306,14 @@ mod tests {
             assert_eq!((plan.bucket.as_str(), plan.mode), ("shared", Mode::Granted));
         }
         let error = planned(&class, &WantedBucket::Named("mine".into())).unwrap_err();
-        insta::assert_snapshot!(error, @r#"spec.bucketName is "mine", but StorageClass fast gives access to bucket "shared" only: remove spec.bucketName, or use another class"#);
+        insta::assert_snapshot!(error, @r#"spec.bucketName is "mine", but StorageClass "fast" gives access to bucket "shared" only: remove spec.bucketName, or use another class"#);
         assert_eq!(error.class(), FailureClass::Terminal);
         assert!(matches!(error, Error::Refused(_)));
     }
 
     #[test]
     fn the_error_of_a_claim_without_a_name_has_the_remedy() {
-        insta::assert_snapshot!(planned(&[], &WantedBucket::Unspecified).unwrap_err(), @"the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName (fast has none)");
+        insta::assert_snapshot!(planned(&[], &WantedBucket::Unspecified).unwrap_err(), @r#"the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName ("fast" has none)"#);
     }
 
     #[test]
@@ -346,12 +346,12 @@ mod tests {
         planned(&[named, selected], &generated()).unwrap();
         for other in [("allowedNamespaces", "team-*"), ("allowedNamespaceSelector", "team!=shop")] {
             let error = planned(&[other, if other.0 == named.0 { selected } else { named }], &generated()).unwrap_err();
-            assert!(error.to_string().contains("does not serve namespace shop"), "{error}");
+            assert!(error.to_string().contains("does not serve namespace \"shop\""), "{error}");
         }
     }
 
     #[test]
     fn an_unknown_parameter_names_the_class_and_what_is_known() {
-        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: accessMode, allowedNamespaceSelector, allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, onDelete, secretName, secretNamespace"#);
+        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass "fast": unknown parameter "tier"; remove it, or use one of: accessMode, allowedNamespaceSelector, allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, onDelete, secretName, secretNamespace; an admin must delete the class and create it again"#);
     }
 }

@@ -106,7 +106,7 @@ mod tests {
         assert_eq!((brownfield.plan.mode, &*brownfield.plan.bucket), (Mode::Granted, "archive"));
         assert_eq!(brownfield.reclaim_policy, ReclaimPolicy::Retain);
         let refused = sample(&[("tier", "gold")]).unwrap_err().to_string();
-        assert!(refused.starts_with("StorageClass fast: unknown parameter \"tier\""), "{refused}");
+        assert!(refused.starts_with("StorageClass \"fast\": unknown parameter \"tier\""), "{refused}");
     }
 
     #[test]

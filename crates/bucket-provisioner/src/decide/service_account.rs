@@ -44,7 +44,7 @@ pub(crate) fn of_claim(
         (Authentication::Key, Some(_)) => Err(Refusal::SettingNotAllowed {
             key: SERVICE_ACCOUNT_NAME.to_owned(),
             remedy: format!(
-                "StorageClass {class} gives apps keys: remove the setting, or use a class with authentication ServiceAccount"
+                "StorageClass {class:?} gives apps keys: remove the setting, or use a class with authentication ServiceAccount"
             ),
         }),
         (Authentication::ServiceAccount, None) => Err(Refusal::ServiceAccountMissing { class: class.to_owned() }),

@@ -137,7 +137,7 @@ impl Why {
             Self::Unknown => Refusal::UnknownSetting { key, class, known: may_set.to_string() },
             Self::OfAdmins => not_allowed(
                 key,
-                format!("only admins set it: remove the setting, or use a class that has it, instead of {class}"),
+                format!("only admins set it: remove the setting, or use a class that has it, instead of {class:?}"),
             ),
             Self::NotListed => not_listed(&key, &class),
             Self::TooLong => invalid(key, format!("has {} bytes, and {LONGEST} are allowed", value.len())),
@@ -149,7 +149,7 @@ impl Why {
 /// The refusal of a setting that the class does not list.
 pub(crate) fn not_listed(key: &str, class: &str) -> Refusal {
     let remedy = format!(
-        "StorageClass {class} does not let claims set it (claimsMaySet): remove the setting, or use another class"
+        "StorageClass {class:?} does not let claims set it (claimsMaySet): remove the setting, or use another class"
     );
     Refusal::SettingNotAllowed { key: key.to_owned(), remedy }
 }
@@ -275,8 +275,8 @@ mod tests {
         let (set, refusal) = of_claim(config.additional_config.as_ref(), &may_set("color,labels.*"), RULES.has, "fast");
         assert!(refusal.is_none() && set.keys().eq(["color", "labels.team"]), "{set:?} {refusal:?}");
         for (may, given, problem) in [
-            (None, ("color", "red"), "spec.additionalConfig.color: StorageClass fast does not let claims set it"),
-            (Some("color"), ("labels.a", "b"), "spec.additionalConfig.labels.a: StorageClass fast does not let"),
+            (None, ("color", "red"), "spec.additionalConfig.color: StorageClass \"fast\" does not let claims set it"),
+            (Some("color"), ("labels.a", "b"), "spec.additionalConfig.labels.a: StorageClass \"fast\" does not let"),
             (Some("color"), ("vault", "b"), "spec.additionalConfig.vault: only admins set it"),
             (Some("color"), ("colour", "b"), "spec.additionalConfig.colour: there is no such setting"),
             (None, ("colour", "b"), ""),
@@ -346,10 +346,12 @@ mod tests {
         let mut plan = bound("color", &[]).plan;
         plan.settings.of_class.insert("color".into(), "green".into());
         let message = check(&plan, "fast", RULES).unwrap_err().to_string();
-        assert_eq!(message, "StorageClass fast: parameter color: \"green\" is no color; write red or blue");
+        let remedy = "; an admin must delete the class and create it again";
+        let expected = "StorageClass \"fast\": parameter color: \"green\" is no color; write red or blue";
+        assert_eq!(message.strip_suffix(remedy), Some(expected));
         let of_vault = Rules { check: |_| Err(SettingError::new("vault", "is no vault", "name one")), ..RULES };
         plan.settings.of_class.insert("vault".into(), "arn:123456789012".into());
         let message = check(&plan, "fast", of_vault).unwrap_err().to_string();
-        assert_eq!(message, "StorageClass fast: parameter vault is no vault; name one");
+        assert_eq!(message.strip_suffix(remedy), Some("StorageClass \"fast\": parameter vault is no vault; name one"));
     }
 }

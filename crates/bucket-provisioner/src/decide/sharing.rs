@@ -178,7 +178,7 @@ impl Shared {
         most.and(self.most).ok_or_else(|| Refusal::BucketClaimNotShareable {
             name: settings::shown(&self.from.name),
             problem: format!(
-                "has a bucket whose class allows only {}, and StorageClass {class} allows only {most}: use the class of that claim",
+                "has a bucket whose class allows only {}, and StorageClass {class:?} allows only {most}: use the class of that claim",
                 self.most
             ),
         })
@@ -188,7 +188,7 @@ impl Shared {
 fn elsewhere(from: &SharedFrom, place: &str, class: &str) -> Refusal {
     Refusal::BucketClaimNotShareable {
         name: settings::shown(&from.name),
-        problem: format!("has its bucket {place} than StorageClass {class} has buckets: use the class of that claim"),
+        problem: format!("has its bucket {place} than StorageClass {class:?} has buckets: use the class of that claim"),
     }
 }
 
@@ -312,7 +312,7 @@ mod tests {
         shared.endpoint(&record.plan, "fast").unwrap();
         record.plan.endpoint.region = "there".into();
         let elsewhere = shared.endpoint(&record.plan, "fast").unwrap_err().to_string();
-        assert!(elsewhere.contains("in another region than StorageClass fast"), "{elsewhere}");
+        assert!(elsewhere.contains("in another region than StorageClass \"fast\""), "{elsewhere}");
         assert_eq!(shared.endpoint(&record.plan, "s3-buckets").unwrap().region, "here", "the operator's may change");
         for (account, is_refused) in [(None, false), (Some("1"), false), (Some("2"), true)] {
             record.account = account.map(str::to_owned);

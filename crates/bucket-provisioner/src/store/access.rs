@@ -17,8 +17,8 @@ use crate::api::wire::state::{ACCESS_MODE, CLASS_ACCESS_MODE, PREFIX};
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct RawMode {
-    /// [What apps may do](#what-an-app-may-do) at most: `ReadWrite`, `ReadOnly` (needs `bucketName`) or `WriteOnly`
-    /// (objects can be overwritten). Claims may ask for less.
+    /// The most that [apps may do](#what-an-app-may-do): `ReadWrite`, `ReadOnly` (needs `bucketName`) or `WriteOnly`.
+    /// Claims may ask for less.
     #[schemars(extend("default" = "`ReadWrite`"))]
     access_mode: Option<String>,
 }
@@ -27,8 +27,8 @@ struct RawMode {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct RawPrefix {
-    /// Brownfield: how the keys of the objects begin that a claim may use, such as `teams/${namespace}/`, with `/` at the end.
-    /// `${namespace}`, `${claim}` and `${uid}` are those of the claim. Apps read it as `BUCKET_PREFIX`. Needs `bucketName`.
+    /// Brownfield: prefix of the object keys that a claim may use, such as `teams/${namespace}/`, with `/` at the end.
+    /// `${namespace}`, `${claim}` and `${uid}` are those of the claim. Needs `bucketName`.
     #[schemars(extend("default" = "none"))]
     prefix: Option<String>,
 }

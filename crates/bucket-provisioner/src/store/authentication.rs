@@ -14,9 +14,8 @@ use crate::api::wire::state::{SERVICE_ACCOUNT_NAME, TOKEN_AUDIENCE};
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Raw {
-    /// How apps prove who they are. `Key`: with the keys in the claim's Secret. `ServiceAccount`: without keys, as the
-    /// ServiceAccount of their namespace that the claim names (`serviceAccountName` in `spec.additionalConfig`). Excludes
-    /// `rotateKeysEvery`.
+    /// How apps authenticate. `Key`: with the keys in the claim's Secret. `ServiceAccount`: without keys, as the
+    /// [ServiceAccount that the claim names](#settings-of-a-claim); excludes `rotateKeysEvery`.
     #[schemars(extend("default" = "`Key`"))]
     authentication: Option<String>,
 }

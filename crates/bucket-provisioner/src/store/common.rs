@@ -28,8 +28,8 @@ struct Raw {
     /// or reconfigures it.
     #[schemars(extend("default" = "none"))]
     bucket_name: Option<String>,
-    /// Name of the [Secret](#secret-with-provisioning-credentials). Without it and `secretNamespace`, the operator uses
-    /// its own identity. There is no fallback if it does not exist.
+    /// Name of the [Secret](#secret-with-provisioning-credentials). Without it, the operator uses its own identity. If
+    /// the Secret does not exist, claims wait.
     #[schemars(extend("default" = "none"))]
     secret_name: Option<String>,
     /// Its namespace.
@@ -42,16 +42,15 @@ struct Raw {
     /// `allowedNamespaces`, both must match.
     #[schemars(extend("default" = "none"))]
     allowed_namespace_selector: Option<String>,
-    /// `no`: claims may not choose the whole name of a new bucket (`spec.bucketName`), only its beginning. Not in a class
-    /// with `bucketName`.
+    /// `no`: claims may not choose the whole name of a new bucket (`spec.bucketName`). Excludes `bucketName`.
     #[schemars(extend("default" = "`yes`"))]
     explicit_names: Option<String>,
-    /// The prefix that names of new buckets must have: lower-case letters, digits, `.` and `-`, first a letter or a digit.
-    /// Not in a class with `bucketName`.
+    /// Required prefix of the names of new buckets: lower-case letters, digits, `.` and `-`, first a letter or a digit.
+    /// Excludes `bucketName`.
     #[schemars(extend("default" = "none"))]
     bucket_name_prefix: Option<String>,
-    /// [What happens to the bucket](#ondelete) of a deleted claim: `purge`, `after:7d` or `ifEmpty`. Not in a class
-    /// with `bucketName` or reclaimPolicy Retain.
+    /// [What happens to the bucket](#ondelete) of a deleted claim: `purge`, `after:7d` or `ifEmpty`. Excludes
+    /// `bucketName` and reclaimPolicy Retain.
     #[schemars(extend("default" = "`purge`"))]
     on_delete: Option<String>,
 }

@@ -14,11 +14,11 @@ use crate::api::wire::state::{KEY_GRACE_PERIOD, ROTATE_KEYS_EVERY};
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Raw {
-    /// Age at which the operator replaces the keys of users, such as `30d` or `720h`: an hour or more, and longer than
+    /// Age at which the operator replaces keys, such as `30d` or `720h`: at least an hour, and longer than
     /// `keyGracePeriod`.
     #[schemars(extend("default" = "never"))]
     rotate_keys_every: Option<String>,
-    /// How long replaced keys go on working.
+    /// How long replaced keys still work.
     #[schemars(extend("default" = "`24h`, or half of `rotateKeysEvery` if that is shorter"))]
     key_grace_period: Option<String>,
 }
@@ -75,12 +75,14 @@ impl Rotation {
         };
         // Frequent rotation shortens the default grace period.
         let grace = kept.unwrap_or(Self::DEFAULT_GRACE.min(every / 2));
-        let bad = |problem, remedy| Err(ParameterError::bad(ROTATE_KEYS_EVERY, &text, problem, remedy));
+        let bad = |problem: String, remedy| Err(ParameterError::bad(ROTATE_KEYS_EVERY, &text, problem, remedy));
         if every < MIN_ROTATION {
-            return bad("is too short", "write \"1h\" or more");
+            return bad("is too short".to_owned(), "write \"1h\" or more");
         }
         if every <= grace {
-            return bad("is not longer than keyGracePeriod", "make it longer: a user has two keys at most");
+            let kept = raw.key_grace_period.unwrap_or_default();
+            let problem = format!("is not longer than keyGracePeriod ({kept:?})");
+            return bad(problem, "make it longer: a user has two keys at most");
         }
         Ok(Self { every: Some(every), grace })
     }
@@ -134,6 +136,8 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let hourly = parse(&[("rotateKeysEvery", "1h")]).unwrap();
         assert_eq!(hourly, Rotation::default().with_every(hour).with_grace(hour / 2));
+        let refused = parse(&[("rotateKeysEvery", "1h"), ("keyGracePeriod", "2h")]).unwrap_err().to_string();
+        assert!(refused.contains("\"1h\" is not longer than keyGracePeriod (\"2h\")"), "{refused}");
         parse(&[("rotateKeysEvery", "1h"), ("keyGracePeriod", "1h")]).unwrap_err();
     }
 }

@@ -16,7 +16,7 @@ use crate::api::wire::state::{ACCESS_MODE, CLAIM_SETTING, CLAIMS_MAY_SET, RELEAS
 #[serde(rename_all = "camelCase")]
 struct Raw {
     /// The [settings of claims](#settings-of-a-claim), such as `expireAfter,tags.*,bucketClaimName`; the class has
-    /// their defaults. Not in a class with `bucketName`.
+    /// their defaults. Excludes `bucketName`.
     #[schemars(extend("default" = "none"))]
     claims_may_set: Option<String>,
 }
@@ -252,7 +252,7 @@ impl MaySet {
             let problem = match known.iter().any(|setting| setting.has(entry)) {
                 true => format!("has {entry:?}, which only admins may set"),
                 false if entry == ACCESS_MODE => "has \"accessMode\", which claims may always narrow".to_owned(),
-                false => format!("has {entry:?}, which is no setting"),
+                false => format!("has {entry:?}, which is not a setting"),
             };
             return Err(ParameterError::bad(MAY_SET, text, problem, format!("use some of: {}", names())));
         }
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_bad_list_names_the_entry_and_those_that_can_be_used() {
-        for (list, problem) in [("labels", "only admins"), ("vault", "only admins"), ("colour", "is no setting")] {
+        for (list, problem) in [("labels", "only admins"), ("vault", "only admins"), ("colour", "is not a setting")] {
             let message = parse(&[("claimsMaySet", list)], false).unwrap_err().to_string();
             assert!(message.contains(problem) && message.ends_with("use some of: color, labels.*"), "{message}");
         }

@@ -146,19 +146,17 @@ impl Metrics {
         Self {
             leading: all.gauge(
                 &name("leading"),
-                "1 if this process is the leader or runs without leader election, 0 if it is on standby",
+                "1 if this process is the leader or runs without leader election, 0 on standby",
             ),
             serving: all.gauge(
                 &name("serving"),
-                "1 if this process serves claims, 0 if it is on standby or its caches are not synced",
+                "1 if this process serves claims, 0 on standby or before its caches are synced",
             ),
-            leader_changes: all.counter(
-                &name("leader_changes"),
-                "Number of times this process became the leader after it was on standby",
-            ),
+            leader_changes: all
+                .counter(&name("leader_changes"), "Number of times this process became the leader after standby"),
             watch_failures: all.counters(
                 &name("watch_failures"),
-                "Number of failed or interrupted watches, which are retried within 10 seconds",
+                "Number of failed or interrupted watches",
                 ["resource"],
             ),
             process: Process::define(all),

@@ -23,7 +23,7 @@ impl Process {
         Self {
             processor: all.seconds("process_cpu_seconds", "User and system CPU time of the process in seconds"),
             resident: all.gauge("process_resident_memory_bytes", "Resident memory size of the process in bytes"),
-            descriptors: all.gauge("process_open_fds", "Number of open file descriptors, including connections"),
+            descriptors: all.gauge("process_open_fds", "Number of open file descriptors"),
             limit: all.gauge("process_max_fds", "Maximum number of open file descriptors"),
         }
     }

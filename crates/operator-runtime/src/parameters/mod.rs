@@ -124,7 +124,7 @@ pub fn read<T: DeserializeOwned>(written: &BTreeMap<String, String>) -> Result<T
 #[non_exhaustive]
 pub enum ParameterError {
     /// A parameter that does not exist. `known` lists all that do.
-    #[error("unknown parameter {name:?}; remove it, or use one of: {known}")]
+    #[error("unknown parameter {name:?}{}", instead(.name, .known))]
     Unknown { name: String, known: String },
     /// A value that cannot be used, and the remedy.
     #[error("parameter {name}: {value:?} {problem}; {remedy}")]
@@ -141,6 +141,37 @@ pub enum ParameterError {
     /// Any other error of serde.
     #[error("the parameters cannot be read: {0}")]
     Unreadable(String),
+}
+
+/// What to write instead of an unknown parameter: the known one that was probably meant, or else any of them.
+fn instead(name: &str, known: &str) -> String {
+    // Longer names are no slips, and would take long to compare.
+    let compared = known.split(", ").filter(|known| name.len().abs_diff(known.len()) <= SLIPS);
+    match compared.map(|known| (distance(name, known), known)).min() {
+        Some((slips, known)) if slips <= SLIPS && slips < known.len() / 2 => format!(" (do you mean {known:?}?)"),
+        _ => format!("; remove it, or use one of: {known}"),
+    }
+}
+
+/// How many characters of a name may be wrong.
+const SLIPS: usize = 2;
+
+/// How many characters must be added, removed or replaced to get one name from the other, whatever their case.
+fn distance(one: &str, other: &str) -> usize {
+    let letters = |name: &str| name.to_lowercase().chars().collect::<Vec<_>>();
+    let (one, other) = (letters(one), letters(other));
+    let mut above: Vec<usize> = (0..=other.len()).collect();
+    for (row, letter) in one.iter().enumerate() {
+        let mut left = row + 1;
+        let mut current = vec![left];
+        for (other, pair) in other.iter().zip(above.windows(2)) {
+            let [diagonal, above] = pair else { continue };
+            left = (diagonal + usize::from(letter != other)).min(above + 1).min(left + 1);
+            current.push(left);
+        }
+        above = current;
+    }
+    above.last().copied().unwrap_or_default()
 }
 
 impl ParameterError {
@@ -170,5 +201,22 @@ pub fn yes_or_no(name: &'static str, value: Option<&str>, default: bool) -> Resu
         Some("yes") => Ok(true),
         Some("no") => Ok(false),
         Some(other) => Err(ParameterError::bad(name, other, "is neither yes nor no", "write \"yes\" or \"no\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameter_that_was_probably_meant_is_named() {
+        let known = "iamPath, region, secretName, secretNamespace, tags";
+        let shown = |name: &str| ParameterError::Unknown { name: name.into(), known: known.into() }.to_string();
+        for (name, meant) in [("Region", "region"), ("regoin", "region"), ("secretNames", "secretName")] {
+            assert_eq!(shown(name), format!("unknown parameter {name:?} (do you mean {meant:?}?)"));
+        }
+        for name in ["tier", "x", "", "secret"] {
+            assert_eq!(shown(name), format!("unknown parameter {name:?}; remove it, or use one of: {known}"));
+        }
     }
 }

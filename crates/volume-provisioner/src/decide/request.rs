@@ -173,7 +173,7 @@ mod tests {
             "spec.accessModes: \"ReadWriteMany\" cannot be had from example.com/disk; create the claim with one of: ReadWriteOnce",
             "spec.volumeMode: \"Block\" cannot be had from example.com/disk; create the claim with \"Filesystem\"",
             "spec.resources.requests.storage: \"1e99\" is not a size in bytes below 16Ei; create the claim with one such as 1Gi",
-            "StorageClass \"disks\": unknown parameter \"bloksize\"; remove it, or use one of: blockSize; an admin must delete the class and create it again",
+            "StorageClass \"disks\": unknown parameter \"bloksize\" (do you mean \"blockSize\"?); an admin must delete the class and create it again",
             "StorageClass \"disks\": parameter blockSize: \"much\" is not a whole number of zero or more, or too large; an admin must delete the class and create it again",
             "StorageClass \"disks\": parameter blockSize is missing: the StorageClass must set it; an admin must delete the class and create it again",
         ];

@@ -12,9 +12,13 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
+use serde::Serialize;
+use serde_json::json;
+
 use self::choose::{Wanted, choose};
 use super::annotate::{self, Annotation, Outcome};
-use super::output::clean;
+use super::output::{self, Format, claim_name, clean, progress};
 use super::prompt;
 use super::session::{self, Session, refused};
 use super::view::View;
@@ -23,8 +27,7 @@ use crate::controller::of_claim;
 use crate::decide::action::Action;
 use crate::decide::claim::Claim;
 use crate::decide::{codec, record};
-use crate::store::Provisioner;
-use operator_runtime::program::print;
+use crate::store::{ClaimId, Provisioner};
 use operator_runtime::values::duration;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -47,6 +50,9 @@ pub(crate) struct AdoptArgs {
     /// Adopt this ObjectBucket, if several are possible
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     record: Option<String>,
+    /// Print the results in this format
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Format,
     /// Do not ask for confirmation
     ///
     /// Does not cover ObjectBuckets of another cluster: see --from-cluster.
@@ -63,6 +69,17 @@ pub(crate) struct AdoptArgs {
     /// Wait for the operator for this time at most
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     timeout: Duration,
+}
+
+/// What became of a claim.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Adoption {
+    namespace: String,
+    name: String,
+    object_bucket: String,
+    outcome: Outcome,
+    message: String,
 }
 
 /// Lets restored claims adopt their ObjectBuckets.
@@ -91,15 +108,19 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
         match adoption(session, claim, of_its_name.map_or(&[][..], Vec::as_slice), unreadable, &cluster, args).await {
             Ok(Some(adoption)) => adoptions.push(adoption),
             Ok(None) if args.all => {}
-            Ok(None) => print(&format!("claim {name} has its ObjectBucket already; there is nothing to adopt\n"))?,
+            Ok(None) => {
+                progress(args.output, &format!("claim {name} has its ObjectBucket already; there is nothing to adopt"))?
+            }
             Err(problem) => {
                 failed = true;
                 eprintln!("claim {name}: {}", clean(&problem.to_string()));
             }
         }
     }
-    for line in adoptions.iter().flat_map(|adoption| lines(adoption, &cluster)) {
-        print(&(clean(&line) + "\n"))?;
+    for adoption in &adoptions {
+        for line in lines(adoption, &cluster).into_iter().chain(keys(session, adoption).await) {
+            progress(args.output, &line)?;
+        }
     }
     if !adoptions.is_empty()
         && let Some(warning) = annotate::operator_status(session).await.warning()
@@ -111,23 +132,34 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
     if adoptions.is_empty() || !(args.yes || prompt::confirm("The claims will adopt this.")?) {
         let is_declined = !adoptions.is_empty();
         if is_declined || left || (args.all && !failed) {
-            print("nothing was adopted\n")?;
+            progress(args.output, "nothing was adopted")?;
         }
+        show(&[], args.output)?;
         return Ok(if failed || is_declined { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
+    let mut results = Vec::new();
     let write = async |adoption: &mut Annotation| annotate_one(session, adoption).await;
     annotate::apply(session, adoptions, write, args.wait.then_some(args.timeout), |adoption, outcome, why| {
         failed |= !matches!(outcome, Outcome::Done | Outcome::Asked);
-        let text = match outcome {
+        let message = match outcome {
             Outcome::Done => "has its bucket back and is Ready".to_owned(),
             Outcome::Asked => "annotated; `kubectl describe obc` shows the progress".to_owned(),
             Outcome::Waiting => format!("not yet: {why}"),
             Outcome::Left | Outcome::Failed => why,
         };
-        print(&format!("{}\n", clean(&format!("claim {}: {text}", adoption.claim))))
+        progress(args.output, &format!("claim {}: {message}", adoption.claim))?;
+        let ClaimId { namespace, name, .. } = adoption.claim.clone();
+        results.push(Adoption { namespace, name, object_bucket: adoption.record(), outcome, message });
+        Ok(())
     })
     .await?;
+    show(&results, args.output)?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn show(results: &[Adoption], format: Format) -> Result<(), Box<dyn Error>> {
+    let names = || results.iter().map(|adoption| claim_name(&adoption.name)).collect();
+    output::show(&json!({ "results": results }), format, names, String::new)
 }
 
 /// Whether the claim was bound before. [`adoption`] skips those that have their ObjectBucket.
@@ -224,9 +256,9 @@ fn allowed(
 
 /// The lines that the admin reads before anything is done.
 fn lines(adoption: &Annotation, cluster: &str) -> Vec<String> {
-    let mut lines = vec![format!("claim {} adopts ObjectBucket {}", adoption.claim, adoption.record())];
+    let mut lines = vec![format!("claim {} will adopt ObjectBucket {:?}", adoption.claim, adoption.record())];
     if adoption.is_new {
-        lines.push("  which is lost, and is rebuilt from the tags of bucket and user".to_owned());
+        lines.push("  which is lost, and will be rebuilt from the tags of bucket and user".to_owned());
     }
     let Ok(stored) = codec::read(&adoption.object) else { return lines };
     let record = stored.record;
@@ -243,6 +275,21 @@ fn lines(adoption: &Annotation, cluster: &str) -> Vec<String> {
         format!("  previous claim: uid {}{origin}", record.claim.uid),
     ]);
     lines
+}
+
+/// The line about the claim's keys, if it has some of its own.
+async fn keys<P>(session: &Session<P>, adoption: &Annotation) -> Option<String> {
+    let plan = codec::read(&adoption.object).ok()?.record.plan;
+    if plan.user.is_none() || plan.service_account.is_some() {
+        return None;
+    }
+    let ClaimId { namespace, name, .. } = &adoption.claim;
+    let keys = match session.of::<Secret>(namespace).get_metadata_opt(name).await {
+        Ok(Some(_)) => "those in the claim's Secret; new ones if they do not work: restart the apps then",
+        Ok(None) => "new ones, because the claim has no Secret: restart the apps",
+        Err(_) => "not known, because the claim's Secret cannot be read",
+    };
+    Some(format!("  keys: {keys}"))
 }
 
 /// Annotates the ObjectBucket, if nothing has changed since it was read.

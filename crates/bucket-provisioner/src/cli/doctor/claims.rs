@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::{ClaimPhase, ConditionStatus};
-use crate::cli::output::listed;
+use crate::cli::output::{counted, listed};
 use crate::cli::view::View;
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
@@ -11,7 +11,7 @@ use crate::reasons;
 use crate::store::Finding;
 
 pub(super) fn examine(view: &View) -> Vec<Finding> {
-    let (mut all, mut lost, mut missing_classes) = (0, 0, BTreeSet::new());
+    let (mut all, mut lost, mut missing_classes) = (0_usize, 0_usize, BTreeSet::new());
     // By the reason.
     let mut waiting: BTreeMap<String, usize> = BTreeMap::new();
     for claim in view.claims.iter().filter(|claim| view.is_shown(claim)) {
@@ -32,19 +32,24 @@ pub(super) fn examine(view: &View) -> Vec<Finding> {
     let mut findings = vec![if all == 0 {
         about.good("there are no claims of these classes")
     } else if number == 0 {
-        about.good(format!("all {all} claims of these classes are ready"))
+        about.good(match all {
+            1 => "the only claim of these classes is ready".to_owned(),
+            _ => format!("all {all} claims of these classes are ready"),
+        })
     } else {
         let reasons =
             waiting.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ");
+        let (all, are) = (counted(all, "claim", "claims"), if number == 1 { "is" } else { "are" });
         about
-            .warning(format!("{number} of {all} claims of these classes are not ready: {reasons}"))
+            .warning(format!("{number} of {all} of these classes {are} not ready: {reasons}"))
             .with_remedy("the command `status` shows them, and the command `reasons` explains each reason")
     }];
     if lost > 0 {
         let named: Vec<_> = missing_classes.into_iter().collect();
-        let message = format!("{lost} claims name StorageClasses that do not exist: {}", listed(&named, super::NAMED));
+        let lost = counted(lost, "claim names a StorageClass that does", "claims name StorageClasses that do");
+        let message = format!("{lost} not exist: {}", listed(&named, super::NAMED));
         let finding = Finding::about("classes").warning(message);
-        findings.push(finding.with_remedy("create the classes, or delete the claims"));
+        findings.push(finding.with_remedy("create the classes, or correct spec.storageClassName in the claims"));
     }
     findings
 }
@@ -111,7 +116,7 @@ mod tests {
             "6 of 8 claims of these classes are not ready: 2 AccessDenied, 1 BucketGone, 1 Pending, 1 Released, 1 no phase"
         );
         assert_eq!(found.len(), 1);
-        assert_eq!(findings(&claims[..1])[0].message, "all 1 claims of these classes are ready");
+        assert_eq!(findings(&claims[..1])[0].message, "the only claim of these classes is ready");
     }
 
     #[test]
@@ -119,5 +124,7 @@ mod tests {
         let damaged = json!({ "metadata": { "name": "a" }, "spec": "damaged" });
         let found = findings(&[claim("gone", json!({})), damaged, claim("", json!({}))]);
         assert_eq!(found[1].message, "3 claims name StorageClasses that do not exist: \"\", \"gone\"");
+        let found = findings(&[claim("gone", json!({}))]);
+        assert_eq!(found[1].message, "1 claim names a StorageClass that does not exist: \"gone\"");
     }
 }

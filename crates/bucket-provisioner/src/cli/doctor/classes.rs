@@ -41,7 +41,8 @@ pub(super) async fn examine<P: Provisioner>(
     let findings = found.map(|((class, sample), store)| {
         let mut findings = match sample {
             Ok(sample) => settings(class, sample, namespaces.as_deref()),
-            Err(error) => vec![super::failed::<P>("parameters", error)],
+            // The heading names the class.
+            Err(error) => vec![Finding { message: error.of_named_class(), ..super::failed::<P>("parameters", error) }],
         };
         findings.extend(store);
         (class.name_any(), findings)

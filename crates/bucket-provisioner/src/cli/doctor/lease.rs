@@ -7,10 +7,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
+use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 
 use crate::cli::lease::{self, age, leads, valid};
-use crate::cli::session::Session;
+use crate::cli::session::{Session, pages};
 use crate::store::Finding;
 use operator_runtime::kubernetes::answers::{describe, status_code};
 use operator_runtime::lease::{Options, version_of_holder};
@@ -29,7 +30,7 @@ pub(super) async fn examine<P>(session: &Session<P>) -> (Option<String>, Vec<(St
     let here = if wanted.namespace.is_empty() { &session.config.default_namespace } else { &wanted.namespace };
     let alone = |finding| (Some(here.clone()), vec![(wanted.name.clone(), vec![finding])]);
     let found = match find(session, wanted, here).await {
-        Ok(found) if found.is_empty() => return alone(absent(wanted)),
+        Ok(found) if found.is_empty() => return alone(absent(wanted, &others(session, wanted).await)),
         Ok(found) => found,
         Err(error) => {
             let message = format!("Lease {} cannot be read: {}", wanted.name, describe(&error));
@@ -67,12 +68,44 @@ async fn find<P>(session: &Session<P>, wanted: &Options, here: &str) -> kube::Re
     Ok(session.of::<Lease>(here).get_opt(&wanted.name).await?.into_iter().collect())
 }
 
-fn absent(wanted: &Options) -> Finding {
+/// The Leases that may be meant, by namespace and name: in another namespace, or of operators for the same provisioner
+/// that serve other namespaces. None if they cannot be listed.
+async fn others<P>(session: &Session<P>, wanted: &Options) -> Vec<(String, String)> {
+    let everywhere = operator_runtime::lease::name(&session.provisioner, None);
+    let may_be_meant = |name: &str| {
+        let of_namespace = name.strip_prefix(&everywhere).is_some_and(|rest| rest.starts_with(NAMESPACE));
+        name == everywhere || name == wanted.name || of_namespace
+    };
+    let keep = |lease: PartialObjectMeta<Lease>| {
+        let name = lease.metadata.name.filter(|name| may_be_meant(name))?;
+        Some((lease.metadata.namespace.unwrap_or_default(), name))
+    };
+    let api: Api<Lease> = Api::all(session.client.clone());
+    pages(ListParams::default(), async |params| api.list_metadata(&params).await, keep).await.unwrap_or_default()
+}
+
+/// What precedes the namespace in the name of a Lease.
+const NAMESPACE: &str = "--";
+
+fn absent(wanted: &Options, others: &[(String, String)]) -> Finding {
     let place = match wanted.namespace.as_str() {
         "" => String::new(),
         namespace => format!(" in namespace {namespace}"),
     };
-    Finding::about("holder").bad(format!("there is no Lease {}{place}: no operator has run, or it serves other claims", wanted.name)).with_remedy("start the operator; if it runs, give this command the operator's --provisioner-name, --namespace, --lease-name and --lease-namespace, or --leader-elect=false")
+    let message = format!("there is no Lease {}{place}: no operator has run, or it serves other claims", wanted.name);
+    let about = Finding::about("holder");
+    let is_called = |other: &&(String, String)| other.1 == wanted.name;
+    let Some((namespace, name)) = others.iter().find(is_called).or(others.first()) else {
+        let remedy = "start the operator; if it runs, give this command the operator's --provisioner-name, --namespace, --lease-name and --lease-namespace, or --leader-elect=false";
+        return about.bad(message).with_remedy(remedy);
+    };
+    let flags = match name.split_once(NAMESPACE) {
+        _ if *name == wanted.name => format!("with --lease-namespace {namespace}"),
+        Some((_, served)) => format!("with --namespace {served}"),
+        None => "without --namespace and --lease-name".to_owned(),
+    };
+    let remedy = format!("run this {flags}, or start the operator");
+    about.bad(format!("{message}; there is a Lease {namespace}/{name}")).with_remedy(remedy)
 }
 
 /// Reads a Lease that looks stale again: its holder may renew it by another clock. Also returns when it was read.

@@ -65,7 +65,7 @@ fn without_owner<P: Provisioner>(
                     let message = format!("Secret {secret} cannot be used, but is needed by {needed}");
                     return Finding::about(WHAT)
                         .bad(message)
-                        .with_remedy(format!("see StorageClass {class}, which uses the same Secret"));
+                        .with_remedy(format!("see StorageClass {class:?}, which uses the same Secret"));
                 }
                 None => finding.message.push_str(&format!("; it is needed by {needed}")),
             }
@@ -134,6 +134,7 @@ impl Seen {
         if findings.is_empty() {
             findings.push(match self.all {
                 0 => Finding::about(WHAT).good("there are no ObjectBuckets of this provisioner"),
+                1 => Finding::about(WHAT).good("the only ObjectBucket of this provisioner can be read"),
                 all => Finding::about(WHAT).good(format!("all {all} ObjectBuckets of this provisioner can be read")),
             });
         }

@@ -76,7 +76,7 @@ impl Report {
         };
         let mut text = String::new();
         let mut heading = None;
-        for Entry { group, subject, finding } in &self.0 {
+        for (at, Entry { group, subject, finding }) in self.0.iter().enumerate() {
             if heading.replace((group, subject)) != Some((group, subject)) {
                 let gap = if text.is_empty() { "" } else { "\n" };
                 // Writing to a String does not fail.
@@ -84,7 +84,12 @@ impl Report {
             }
             let Finding { what, verdict, message, remedy } = finding;
             let _ = writeln!(text, "  {} {}: {}", mark(*verdict), clean(what), clean(message));
-            if !remedy.is_empty() {
+            // Once for findings about the same object that have the same remedy.
+            let is_repeated = self
+                .0
+                .get(at + 1)
+                .is_some_and(|next| (next.group, &next.subject, &next.finding.remedy) == (*group, subject, remedy));
+            if !remedy.is_empty() && !is_repeated {
                 let _ = writeln!(text, "    → {}", clean(remedy));
             }
         }
@@ -130,6 +135,17 @@ mod tests {
         Problems found: ✗ 1   ! 1   ? 1   ✓ 1
         "#);
         assert!(!report().is_good());
+    }
+
+    #[test]
+    fn a_remedy_of_several_findings_is_below_the_last() {
+        let mut report = Report::default();
+        let denied = |verbs| Finding::about("cluster").bad(verbs).with_remedy("bind the role");
+        report.add("Permissions", "of yourself", [denied("get"), denied("list")]);
+        report.add("Permissions", "of another", [denied("watch")]);
+        let text = report.text();
+        assert!(text.contains("cluster: get\n  ") && text.contains("cluster: list\n    → bind the role\n"), "{text}");
+        assert_eq!(text.matches("bind the role").count(), 2, "{text}");
     }
 
     #[test]

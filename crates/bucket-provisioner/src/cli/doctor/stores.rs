@@ -225,7 +225,7 @@ fn shortened<'f, P: Provisioner>(
     }
     left.extend(known.iter().map(|(there, findings)| reference(*there, findings)));
     if let Some((name, _)) = classes.get(first(classes, at, Sample::is_like)).filter(|_| is_alike && left.is_empty()) {
-        left.push(Finding::about(STORE).good(format!("the same as of StorageClass {name}")));
+        left.push(Finding::about(STORE).good(format!("the same as for StorageClass {name:?}")));
     }
     left
 }
@@ -246,8 +246,8 @@ fn shared<P: Provisioner>(one: &Plan, other: &Plan) -> Option<&'static str> {
 fn reference((class, shared): (&str, &str), findings: &[&Finding]) -> Finding {
     let mut about: Vec<_> = findings.iter().map(|finding| finding.what.as_str()).collect();
     about.dedup();
-    let message = format!("the same as of StorageClass {class}: {}", about.join(", "));
-    let remedy = format!("see StorageClass {class}, which uses the same {shared}");
+    let message = format!("the same as for StorageClass {class:?}: {}", about.join(", "));
+    let remedy = format!("see StorageClass {class:?}, which uses the same {shared}");
     let has = |verdict| findings.iter().any(|finding| finding.verdict == verdict);
     let verdict = [Verdict::Bad, Verdict::Warning].into_iter().find(|verdict| has(*verdict));
     Finding {

@@ -18,8 +18,8 @@ use crate::cli::prompt;
 use crate::cli::session::{Session, refused};
 use crate::cli::view::{Classes, Records};
 use crate::decide::action::Action;
+use crate::decide::notice;
 use crate::store::Provisioner;
-use operator_runtime::program::print;
 
 #[derive(Debug, Serialize)]
 struct ActionResult {
@@ -38,14 +38,8 @@ struct Report {
 }
 
 impl Report {
-    /// Prints to standard error if the format is for scripts: standard output is for the document then.
     fn print_line(&self, text: &str) -> Result<(), Box<dyn Error>> {
-        let text = clean(text);
-        if self.format.is_text() {
-            return print(&(text + "\n"));
-        }
-        eprintln!("{text}");
-        Ok(())
+        output::progress(self.format, text)
     }
 
     fn add(
@@ -56,7 +50,11 @@ impl Report {
         why: String,
     ) -> Result<(), Box<dyn Error>> {
         let colon = if why.is_empty() { "" } else { ": " };
-        let result = format!("{outcome:?}").to_lowercase();
+        let result = match outcome {
+            Outcome::Left => "skipped".to_owned(),
+            Outcome::Asked => "annotated".to_owned(),
+            outcome => format!("{outcome:?}").to_lowercase(),
+        };
         self.print_line(&format!("{:?} {}: {result}{colon}{why}", orphan.kind, orphan.name))?;
         let (name, action) = (orphan.name.clone(), action.map(Action::word));
         self.results.push(ActionResult { name, full_name: orphan.full_name(), action, outcome, message: why });
@@ -185,13 +183,14 @@ fn choose_action(report: &Report, orphan: &Orphan, wanted: &Wanted) -> Result<Re
         let why = |risk| format!("{risk}; to apply the action anyway, add --only {}", orphan.name);
         return Ok(risk.map_or(Ok(action), |risk| Err((Some(action), why(risk)))));
     }
-    report.print_line(&format!("{:?} {}: {}", orphan.kind, orphan.name, orphan.message))?;
+    let problem = notice::without_values(&orphan.message);
+    report.print_line(&format!("{:?} {}: {problem}", orphan.kind, orphan.name))?;
     let actions = orphan.actions.join(", ");
-    let question = format!("Which action for {}? ({actions}; Enter skips it):", clean(&orphan.name));
+    let question = format!("Action for {} ({actions}; Enter skips it):", clean(&orphan.name));
     let answer = prompt::read_line(&question)?;
     match Action::from_str(&answer, false) {
         Ok(action) if orphan.allows(action) => Ok(Ok(action)),
-        _ if answer.is_empty() => skip("skipped".to_owned()),
+        _ if answer.is_empty() => skip(String::new()),
         _ => skip(format!("{answer:?} is not one of these actions: {actions}")),
     }
 }

@@ -22,6 +22,7 @@ use super::orphan::Orphan;
 use super::places::{self, Place};
 use super::{AT_ONCE, judge};
 use crate::api::{Guard, ObjectBucket};
+use crate::cli::output::counted;
 use crate::cli::session::{self, Session, refused};
 use crate::cli::view::{Classes, Records, View};
 use crate::decide::claim::Claim;
@@ -132,10 +133,8 @@ async fn held<P: Provisioner>(
                 held.extend(named.into_iter().map(|stock| (index, stock)));
                 problems.extend(inventory.problems.iter().map(|problem| format!("{name}: {problem}")));
                 notes.extend(nameless.first().map(|first| {
-                    let (count, first) = (nameless.len(), &first.name);
-                    format!(
-                        "{name}: {count} buckets, users or roles whose tags name no valid claim; the first is {first:?}"
-                    )
+                    let all = counted(nameless.len(), "bucket, user or role has", "buckets, users or roles have");
+                    format!("{name}: {all} tags that name no valid claim, such as {:?}", first.name)
                 }));
                 notes.extend(inventory.unread.iter().map(|unread| format!("{name}: {unread}")));
             }

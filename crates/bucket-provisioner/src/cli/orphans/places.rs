@@ -41,7 +41,7 @@ pub(crate) fn planned<P: Provisioner>(
     let config = service_account::config(class, account);
     let asked = Asked { config: config.as_ref(), ..Asked::bucket(&wanted) };
     let plan = request::plan(store, class, &claim, asked, None);
-    Ok(would_be(class, plan.map_err(|problem| problem.to_string())?, claim))
+    Ok(would_be(class, plan.map_err(|problem| problem.of_named_class())?, claim))
 }
 
 /// All places, and the accounts that ObjectBuckets record. Invalid classes are added to `problems`.

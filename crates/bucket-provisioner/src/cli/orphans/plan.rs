@@ -9,6 +9,7 @@ use super::places::planned;
 use crate::api::ObjectBucket;
 use crate::cli::annotate::{self, Annotation};
 use crate::cli::disposition::{Disposition, on_removal};
+use crate::cli::output::counted;
 use crate::cli::session::{Session, refused};
 use crate::cli::usage;
 use crate::cli::view::Classes;
@@ -18,7 +19,7 @@ use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::record::{self, Stored};
 use crate::decide::sample::has_same_credentials;
-use crate::decide::{codec, teardown};
+use crate::decide::{codec, notice, teardown};
 use crate::reasons::orphaned::OTHER_CLUSTER;
 use crate::store::{Mode, Provisioner, ReclaimPolicy, Record};
 
@@ -95,7 +96,8 @@ pub(crate) async fn plan<P: Provisioner>(
     if !orphan.allows(action) {
         let possible = if orphan.actions.is_empty() { "none".to_owned() } else { orphan.actions.join(", ") };
         let action = action.word();
-        return Err(format!("{action} is not possible; possible actions: {possible}; {}", orphan.message));
+        let problem = notice::without_values(&orphan.message);
+        return Err(format!("{action} is not possible; possible actions: {possible}; {problem}"));
     }
     let (object, is_new) = match &orphan.object {
         Some(object) => ((**object).clone(), false),
@@ -167,7 +169,8 @@ async fn content<P: Provisioner>(session: &Session<P>, record: &Record) -> Optio
         Ok(Some(usage)) if usage.is_complete && usage.objects == 0 => return None,
         Ok(Some(usage)) => {
             let at_least = if usage.is_complete { "" } else { "at least " };
-            format!("{at_least}{} objects and versions, {}", usage.objects, HumanBytes(usage.bytes))
+            let objects = counted(usage.objects, "object", "objects and versions");
+            format!("{at_least}{objects}, {}", HumanBytes(usage.bytes))
         }
         Ok(None) => "not known, because this store does not report it".to_owned(),
         Err(problem) => format!("not known ({})", problem.why),

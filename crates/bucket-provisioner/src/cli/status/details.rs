@@ -222,7 +222,8 @@ fn settings_of(settings: &Settings) -> BTreeMap<String, String> {
 
 /// The meaning of the reason of a claim that is not ready, and the remedy.
 fn waits_for<P: Provisioner>(row: &Row) -> Option<WaitsFor> {
-    let reason = row.reason.as_deref().filter(|_| row.attention != Attention::None)?;
+    let is_waiting = row.attention != Attention::None && !row.awaits_cleanup();
+    let reason = row.reason.as_deref().filter(|_| is_waiting)?;
     let known = reasons::named::<P>(reason);
     let text = |text: fn(&Reason) -> &'static str| known.map(text).unwrap_or_default();
     Some(WaitsFor {
@@ -290,6 +291,7 @@ mod tests {
 
     use super::*;
     use crate::cli::status::render::render;
+    use crate::cli::testing::Shelf;
     use crate::decide::testing::stored;
     use crate::store::{Access, AccessMode, Plan, RoleRef, SharedFrom};
 
@@ -297,25 +299,44 @@ mod tests {
     fn shown(change: impl FnOnce(&mut Plan)) -> (String, Value) {
         let mut stored = stored();
         change(&mut stored.record.plan);
-        let claim = json!({
+        let details = details(json!({}), stored);
+        let json = serde_json::to_value(&details).unwrap();
+        (render(&details, Timestamp::UNIX_EPOCH), json["record"]["seen"].clone())
+    }
+
+    /// A bound claim with this in its metadata.
+    fn details(metadata: Value, stored: Stored) -> ClaimDetails {
+        let ready = json!({ "type": "Ready", "status": "True", "reason": "Bound", "message": "it is ready" });
+        let mut claim = json!({
             "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
             "metadata": { "name": "photos", "namespace": "shop", "uid": "f30e0389" },
             "spec": { "storageClassName": "fast", "bucketName": "photos-f30e0389" },
-            "status": { "phase": "Bound" },
+            "status": { "phase": "Bound", "conditions": [ready] },
         });
+        claim["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
         let claim = Claim::read(&serde_json::from_value(claim).unwrap(), "ours");
-        let details = ClaimDetails {
-            claim: Row::new(&claim, None, None, Timestamp::UNIX_EPOCH),
+        let row = Row::new(&claim, None, None, Timestamp::UNIX_EPOCH);
+        ClaimDetails {
+            waits_for: waits_for::<Shelf>(&row),
+            claim: row,
             conditions: Vec::new(),
-            waits_for: None,
             record: Ok(recorded(stored)),
             keys: Err("the claim has no Secret".to_owned()),
             usage: Err("the store does not answer from here".to_owned()),
             on_deletion: Vec::new(),
             events: Ok(Vec::new()),
-        };
-        let json = serde_json::to_value(&details).unwrap();
-        (render(&details, Timestamp::UNIX_EPOCH), json["record"]["seen"].clone())
+        }
+    }
+
+    #[test]
+    fn a_deleted_claim_does_not_show_that_it_is_ready() {
+        let page = |metadata: Value| render(&details(metadata, stored()), Timestamp::UNIX_EPOCH);
+        let bound = page(json!({}));
+        assert!(line(&bound, "Phase").unwrap().contains("Bound") && line(&bound, "Reason").is_none(), "{bound}");
+        assert_eq!(line(&bound, "Message"), Some("it is ready"));
+        let deleted = page(json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+        assert!(line(&deleted, "Phase").unwrap().contains("Bound, but deleted: no operator"), "{deleted}");
+        assert_eq!((line(&deleted, "Message"), line(&deleted, "Meaning")), (None, None));
     }
 
     /// The text behind a heading.

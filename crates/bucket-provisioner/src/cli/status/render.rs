@@ -6,25 +6,28 @@ use indicatif::HumanBytes;
 
 use super::details::{ClaimDetails, EventRow, Keys, RecordDetails};
 use super::table;
-use crate::api::ClaimPhase;
-use crate::cli::output::{ago, clean, painted, until};
+use crate::cli::output::{ago, clean, counted, painted, until};
 
 pub(crate) fn render(details: &ClaimDetails, now: Timestamp) -> String {
     let mut page = Page { text: String::new() };
     let row = &details.claim;
-    let status = format!("{} {}", row.phase(), row.reason.as_deref().unwrap_or_default());
     page.line("Claim", &format!("{}/{} (uid {})", row.namespace, row.name, row.uid));
-    let status = match status.trim() {
-        "" => "none, because no operator has processed the claim yet; `doctor` shows whether one serves",
-        status => status,
-    };
-    page.coloured("Status", &painted(&clean(status), table::colour(row.attention)));
-    page.some("", row.message.as_deref());
-    if row.is_deleted && row.phase != Some(ClaimPhase::Released) {
-        page.line(
-            "",
-            "the claim is being deleted, but no operator has started the cleanup; `doctor` shows whether one serves",
-        );
+    let status = |text: &str| painted(&clean(text), table::colour(row.attention));
+    if row.awaits_cleanup() {
+        // Reason and message are older than the deletion.
+        let phase = if row.phase.is_some() { format!("{}, but ", row.phase()) } else { String::new() };
+        let deleted = "deleted: no operator has started the cleanup; `doctor` shows whether one serves";
+        page.coloured("Phase", &status(&format!("{phase}{deleted}")));
+    } else {
+        let phase = match &*row.phase() {
+            "" => "none, because no operator has processed the claim yet; `doctor` shows whether one serves".to_owned(),
+            phase => phase.to_owned(),
+        };
+        page.coloured("Phase", &status(&phase));
+        if let Some(reason) = row.reason.as_deref().filter(|reason| *reason != phase) {
+            page.coloured("Reason", &status(reason));
+        }
+        page.some("Message", row.message.as_deref());
     }
     page.line("Age", &ago(row.created_at.as_ref(), now));
     page.some("Waiting for", row.waiting_since.as_ref().map(|since| ago(Some(since), now)).as_deref());
@@ -41,8 +44,9 @@ pub(crate) fn render(details: &ClaimDetails, now: Timestamp) -> String {
         Err(why) => page.line("Content", &format!("not known: {why}")),
         Ok(usage) => {
             let at_least = if usage.is_complete { "" } else { "at least " };
+            let objects = counted(usage.objects, "object", "objects and versions");
             let size = HumanBytes(usage.bytes);
-            page.line("Content", &format!("{at_least}{} objects and versions, {at_least}{size}", usage.objects));
+            page.line("Content", &format!("{at_least}{objects}, {at_least}{size}"));
         }
     }
     of_keys(&mut page, details, now);

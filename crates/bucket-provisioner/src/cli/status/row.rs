@@ -100,6 +100,18 @@ impl Row {
         self.phase.map(|phase| format!("{phase:?}")).unwrap_or_default()
     }
 
+    /// Phase and reason, once if they are the same: `Bound`, `Pending AccessDenied`.
+    pub(crate) fn status(&self) -> String {
+        let phase = self.phase();
+        let reason = self.reason.as_deref().filter(|reason| *reason != phase).unwrap_or_default();
+        format!("{phase} {reason}").trim().to_owned()
+    }
+
+    /// Whether the claim is deleted, and its status is older than that: no operator has started the cleanup.
+    pub(crate) fn awaits_cleanup(&self) -> bool {
+        self.is_deleted && self.phase != Some(ClaimPhase::Released)
+    }
+
     /// The order of a list: claims that need attention first, and among them those that wait longest.
     pub(crate) fn before(&self, other: &Self) -> std::cmp::Ordering {
         let since = |row: &Self| (row.attention, row.waiting_since.is_none());

@@ -38,7 +38,7 @@ impl Scheduled {
     pub(crate) fn message(&self) -> String {
         let bucket = self.bucket.as_deref().unwrap_or_default();
         format!(
-            "ObjectBucketClaim {}/{} was deleted; its bucket {bucket:?} and ObjectBucket {} stay until {}. To undo the deletion, create the claim again, with the same class and the annotation {}: \"yes\"",
+            "ObjectBucketClaim {}/{} was deleted; its bucket {bucket:?} and ObjectBucket {:?} stay until {}. To undo the deletion, create the claim again, with the same class and the annotation {}: \"yes\"",
             self.namespace.as_deref().unwrap_or_default(),
             self.name.as_deref().unwrap_or_default(),
             self.object_bucket,
@@ -60,7 +60,7 @@ pub(crate) fn summary(scheduled: &[Scheduled], now: Timestamp) -> Option<String>
         left => format!("in {left}"),
     };
     Some(format!(
-        "{subject} scheduled for deletion, the next one {left} (ObjectBucket {}); `orphans` lists all",
+        "{subject} scheduled for deletion, the next one {left} (ObjectBucket {:?}); `orphans` lists all",
         first.object_bucket
     ))
 }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(summary(&[], now), None);
         assert_eq!(
             summary(&[later, next.clone()], now).unwrap(),
-            "2 buckets of deleted claims are scheduled for deletion, the next one in 2d6h (ObjectBucket obc-a); `orphans` lists all"
+            "2 buckets of deleted claims are scheduled for deletion, the next one in 2d6h (ObjectBucket \"obc-a\"); `orphans` lists all"
         );
         let overdue = "2026-01-04T00:00:00Z".parse().unwrap();
         assert!(summary(&[next], overdue).unwrap().contains("is scheduled for deletion, the next one now"));
@@ -101,7 +101,7 @@ mod tests {
     fn the_message_of_a_deleted_claim_explains_how_to_undo_it() {
         assert_eq!(
             scheduled("obc-a", "2026-01-03T06:00:00Z").message(),
-            "ObjectBucketClaim shop/photos was deleted; its bucket \"photos-1\" and ObjectBucket obc-a stay until 2026-01-03T06:00:00Z. To undo the deletion, create the claim again, with the same class and the annotation objectbucket.io/undo-delete: \"yes\""
+            "ObjectBucketClaim shop/photos was deleted; its bucket \"photos-1\" and ObjectBucket \"obc-a\" stay until 2026-01-03T06:00:00Z. To undo the deletion, create the claim again, with the same class and the annotation objectbucket.io/undo-delete: \"yes\""
         );
     }
 }

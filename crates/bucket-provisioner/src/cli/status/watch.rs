@@ -133,8 +133,7 @@ impl Lines {
         let mut left = std::mem::take(&mut self.shown);
         for row in rows {
             let claim = clean(&format!("{}/{}", row.namespace, row.name));
-            let status = format!("{} {}", row.phase(), row.reason.as_deref().unwrap_or_default());
-            let status = clean(&format!("{status} {}", row.message.as_deref().unwrap_or_default()));
+            let status = clean(&format!("{} {}", row.status(), row.message.as_deref().unwrap_or_default()));
             if left.remove(&row.uid).is_none_or(|(_, previous)| previous != status) {
                 match self.format {
                     Format::Name => text.push_str(&format!("{}\n", output::claim_name(&clean(&row.name)))),

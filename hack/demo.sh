@@ -54,8 +54,6 @@ admin_prepares() {
     kubectl wait --for condition=established --timeout "${patience}s" --filename crds/ >/dev/null
   fi
   kubectl create namespace "$namespace" --dry-run=client --output yaml | create
-  kubectl get namespace aws-s3-provisioner &>/dev/null ||
-    kubectl create namespace aws-s3-provisioner --dry-run=client --output yaml | create
   owner_secret | create
   example storageclass-greenfield | create
   example storageclass-brownfield | create

@@ -156,6 +156,8 @@ grep -qF "  repository: $image" "$scratch/$name/values.yaml" || fail "the values
 if [[ $SOURCE ]]; then
   pages=$SOURCE/blob/v$version
   sed -i "s|](../../../|]($pages/|g; s|](examples/|]($pages/$chart/examples/|g" "$scratch/$name/README.md"
+  # The registry of the release has the image.
+  sed -i '/^No public registry has the image/,/^$/d' "$scratch/$name/README.md"
   sed -i "s|^  runbookUrl: \"\"|  runbookUrl: $pages/|" "$scratch/$name/values.yaml"
   grep -qF "  runbookUrl: $pages/" "$scratch/$name/values.yaml" || fail "the values of the chart have no runbookUrl to set"
   printf 'home: %s\nsources: [%s]\n' "$SOURCE" "$SOURCE" >>"$scratch/$name/Chart.yaml"

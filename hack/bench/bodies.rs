@@ -45,7 +45,7 @@ pub(crate) fn record(claim: &Claim, store: &Store) -> Value {
             "additionalState": {
                 "claimNamespace": "bench", "claimName": claim.name, "claimUID": claim.uid, "mode": "created",
                 "UserName": user, "endpointURL": url, "iamEndpoint": url, "iamPath": "/aws-s3-provisioner/",
-                "secretNamespace": "aws-s3-provisioner", "secretName": "s3-owner",
+                "secretNamespace": "aws-s3-provisioner", "secretName": "example-owner",
             },
         },
     })

@@ -21,14 +21,15 @@ create() { kubectl label --local --filename - "$label" --output yaml | kubectl c
 
 # An example as it is, but for what differs in a cluster or an AWS of the user.
 example() {
-  sed "s|company-archive|$archive|; s|aws-s3.io/bucket|$provisioner|; s|region: .*|region: $AWS_REGION|" "examples/$1.yaml"
+  sed "s|company-archive|$archive|; s|aws-s3.io/bucket|$provisioner|; s|region: .*|region: $AWS_REGION|;
+    s|secretNamespace: .*|secretNamespace: $namespace|" "examples/$1.yaml"
 }
 
 # The keys of this shell. They go by standard input, where no list of processes shows them.
 owner_secret() {
   printf '%s=%s\n' AWS_ACCESS_KEY_ID "$AWS_ACCESS_KEY_ID" AWS_SECRET_ACCESS_KEY "$AWS_SECRET_ACCESS_KEY" \
     ${AWS_SESSION_TOKEN:+AWS_SESSION_TOKEN "$AWS_SESSION_TOKEN"} |
-    kubectl create secret generic s3-owner --namespace aws-s3-provisioner --from-env-file /dev/stdin --dry-run=client --output yaml
+    kubectl create secret generic example-owner --namespace "$namespace" --from-env-file /dev/stdin --dry-run=client --output yaml
 }
 
 # A stack of our own is removed as a whole. From a cluster or an AWS of the user only what was made there is removed,

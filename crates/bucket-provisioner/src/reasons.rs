@@ -87,7 +87,7 @@ crate::reasons! {
     }
     Event {
         REMOVED = "Removed": "the bucket and access of the deleted claim were deleted; the message names what was kept", "";
-        KEYS_ROTATED = "KeysRotated": "the claim's Secret contains new keys; the message shows until when the previous key works", "restart apps that read their keys only once";
+        KEYS_ROTATED = "KeysRotated": "the claim's Secret contains new keys; the message shows until when the previous key works, if it still does", "restart apps that read their keys only once";
         KEY_DEACTIVATED = "FormerKeyDeactivated": "the previous key is deactivated, and is deleted at the time in the message", "restart apps that get `InvalidAccessKeyId`; for more time, activate the key with `aws iam update-access-key --status Active` (admin)";
         KEYS_RETIRED = "KeysRetired": "the previous key was deleted", "restart apps that get `InvalidAccessKeyId`";
         ACCESS_CHANGED = "AccessChanged": "the claim's keys may do more or less, because `accessMode` was edited; the keys are the same", "";

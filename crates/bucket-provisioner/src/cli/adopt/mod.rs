@@ -77,9 +77,16 @@ pub(crate) struct AdoptArgs {
 struct Adoption {
     namespace: String,
     name: String,
-    object_bucket: String,
+    object_bucket: Option<String>,
     outcome: Outcome,
     message: String,
+}
+
+impl Adoption {
+    fn of(claim: &ClaimId, object_bucket: Option<String>, outcome: Outcome, message: String) -> Self {
+        let ClaimId { namespace, name, .. } = claim.clone();
+        Self { namespace, name, object_bucket, outcome, message }
+    }
 }
 
 /// Lets restored claims adopt their ObjectBuckets.
@@ -100,7 +107,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
         }
         None => view.claims.iter().filter(|claim| is_restored(&view, claim)).cloned().collect(),
     };
-    let (mut adoptions, mut failed) = (Vec::new(), false);
+    let (mut adoptions, mut results, mut failed) = (Vec::new(), Vec::new(), false);
     let by_claim = by_claim(session, &view);
     for claim in &claims {
         let name = claim.id.to_string();
@@ -114,6 +121,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
             Err(problem) => {
                 failed = true;
                 eprintln!("claim {name}: {}", clean(&problem.to_string()));
+                results.push(Adoption::of(&claim.id, None, Outcome::Failed, problem.to_string()));
             }
         }
     }
@@ -128,16 +136,21 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
         eprintln!("{}", clean(warning));
     }
     let (adoptions, left) = allowed(adoptions, &cluster, args)?;
-    failed |= left;
+    failed |= !left.is_empty();
+    let is_left = !left.is_empty();
+    results.extend(left);
     if adoptions.is_empty() || !(args.yes || prompt::confirm("The claims will adopt this.")?) {
         let is_declined = !adoptions.is_empty();
-        if is_declined || left || (args.all && !failed) {
+        if is_declined || is_left || (args.all && !failed) {
             progress(args.output, "nothing was adopted")?;
         }
-        show(&[], args.output)?;
+        let declined = |adoption: &Annotation| {
+            Adoption::of(&adoption.claim, Some(adoption.record()), Outcome::Left, "not confirmed".to_owned())
+        };
+        results.extend(adoptions.iter().map(declined));
+        show(&results, args.output)?;
         return Ok(if failed || is_declined { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
-    let mut results = Vec::new();
     let write = async |adoption: &mut Annotation| annotate_one(session, adoption).await;
     annotate::apply(session, adoptions, write, args.wait.then_some(args.timeout), |adoption, outcome, why| {
         failed |= !matches!(outcome, Outcome::Done | Outcome::Asked);
@@ -148,8 +161,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
             Outcome::Left | Outcome::Failed => why,
         };
         progress(args.output, &format!("claim {}: {message}", adoption.claim))?;
-        let ClaimId { namespace, name, .. } = adoption.claim.clone();
-        results.push(Adoption { namespace, name, object_bucket: adoption.record(), outcome, message });
+        results.push(Adoption::of(&adoption.claim, Some(adoption.record()), outcome, message));
         Ok(())
     })
     .await?;
@@ -158,7 +170,8 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
 }
 
 fn show(results: &[Adoption], format: Format) -> Result<(), Box<dyn Error>> {
-    let names = || results.iter().map(|adoption| claim_name(&adoption.name)).collect();
+    let is_adopted = |adoption: &&Adoption| matches!(adoption.outcome, Outcome::Done | Outcome::Asked);
+    let names = || results.iter().filter(is_adopted).map(|adoption| claim_name(&adoption.name)).collect();
     output::show(&json!({ "results": results }), format, names, String::new)
 }
 
@@ -226,13 +239,13 @@ async fn adoption<P: Provisioner>(
 }
 
 /// The adoptions that are allowed: from another cluster, only if the admin names that cluster. Two clusters can share
-/// an account and all names, and one of them may still use the bucket. Also returns whether some were skipped.
+/// an account and all names, and one of them may still use the bucket. Also returns those that were skipped.
 fn allowed(
     adoptions: Vec<Annotation>,
     cluster: &str,
     args: &AdoptArgs,
-) -> Result<(Vec<Annotation>, bool), Box<dyn Error>> {
-    let (mut allowed, mut is_left) = (Vec::new(), false);
+) -> Result<(Vec<Annotation>, Vec<Adoption>), Box<dyn Error>> {
+    let (mut allowed, mut left) = (Vec::new(), Vec::new());
     for adoption in adoptions {
         let other = record::cluster_uid(&adoption.object).filter(|other| *other != cluster);
         let Some(other) = other.filter(|other| !args.from_cluster.iter().any(|named| named == other)) else {
@@ -247,11 +260,12 @@ fn allowed(
         if !args.yes && !args.all && prompt::read_line(&clean(&question))? == other {
             allowed.push(adoption);
         } else {
-            is_left = true;
-            eprintln!("{}", clean(&format!("{warning} To adopt it, add --from-cluster {other}")));
+            let message = format!("{warning} To adopt it, add --from-cluster {other}");
+            eprintln!("{}", clean(&message));
+            left.push(Adoption::of(&adoption.claim, Some(adoption.record()), Outcome::Left, message));
         }
     }
-    Ok((allowed, is_left))
+    Ok((allowed, left))
 }
 
 /// The lines that the admin reads before anything is done.
@@ -285,7 +299,7 @@ async fn keys<P>(session: &Session<P>, adoption: &Annotation) -> Option<String> 
     }
     let ClaimId { namespace, name, .. } = &adoption.claim;
     let keys = match session.of::<Secret>(namespace).get_metadata_opt(name).await {
-        Ok(Some(_)) => "those in the claim's Secret; new ones if they do not work: restart the apps then",
+        Ok(Some(_)) => "those in the Secret of the claim's name; new ones if they do not work: restart the apps then",
         Ok(None) => "new ones, because the claim has no Secret: restart the apps",
         Err(_) => "not known, because the claim's Secret cannot be read",
     };

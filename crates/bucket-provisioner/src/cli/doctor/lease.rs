@@ -99,12 +99,9 @@ fn absent(wanted: &Options, others: &[(String, String)]) -> Finding {
         let remedy = "start the operator; if it runs, give this command the operator's --provisioner-name, --namespace, --lease-name and --lease-namespace, or --leader-elect=false";
         return about.bad(message).with_remedy(remedy);
     };
-    let flags = match name.split_once(NAMESPACE) {
-        _ if *name == wanted.name => format!("with --lease-namespace {namespace}"),
-        Some((_, served)) => format!("with --namespace {served}"),
-        None => "without --namespace and --lease-name".to_owned(),
-    };
-    let remedy = format!("run this {flags}, or start the operator");
+    let remedy = format!(
+        "start the operator; if you mean that of Lease {namespace}/{name}, give this command its --namespace, and --lease-namespace {namespace}"
+    );
     about.bad(format!("{message}; there is a Lease {namespace}/{name}")).with_remedy(remedy)
 }
 

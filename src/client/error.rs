@@ -354,10 +354,9 @@ impl Sent {
         }
     }
 
-    /// What is reached at other times needs only a retry.
     fn remedy(self) -> &'static str {
         match self {
-            Self::Perhaps => "",
+            Self::Perhaps => "; if this stays, an admin must check the operator's network",
             Self::No => "; an admin must check the endpoints in the StorageClass, and the operator's network",
         }
     }

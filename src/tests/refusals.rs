@@ -335,7 +335,7 @@ async fn a_name_of_another_account_is_reported() {
 
 #[tokio::test]
 async fn a_broken_connection_is_reported() {
-    insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer from S3 to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; retrying"#);
+    insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer from S3 to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; if this stays, an admin must check the operator's network; retrying"#);
 }
 
 #[tokio::test]

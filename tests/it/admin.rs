@@ -336,7 +336,7 @@ async fn an_operator_is_not_ready_before_it_has_read_the_cluster() {
     let _operator = start(&world, address, &[]);
     assert!(gate.reached().await, "it reads the ObjectBuckets");
     let (status, text) = get(address, "/readyz").await.unwrap();
-    assert_eq!((status, text.as_str()), (503, "starting: what there is in the cluster is being read\n"));
+    assert_eq!((status, text.as_str()), (503, "starting: reading the objects of the cluster\n"));
     assert_eq!(get(address, "/healthz").await, Some((200, "ok\n".to_owned())), "it works, although it waits");
     gate.open();
     wait_serving(address).await;

@@ -1,11 +1,13 @@
 //! The command `adopt`: restored claims get back what they had.
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use rstest::rstest;
 
-use crate::support::World;
 use crate::support::operator::{Kind, Operator};
 use crate::support::tool::Tool;
+use crate::support::{World, assert_contains};
 
 const CLAIM: &str = "photos";
 
@@ -145,4 +147,18 @@ async fn the_operators_refusal_is_shown() {
     let ended = tool.end().await;
     assert!(ended.code == 1 && ended.out.contains("refuses") && ended.out.contains("ActionRefused"), "{ended:?}");
     operator.stop().await;
+}
+
+#[tokio::test]
+async fn the_plan_shows_which_keys_the_claim_will_have() {
+    let world = World::new().await;
+    Restored::new(&world, true).await;
+    let plan = async || Tool::run(&world, &["adopt", CLAIM], "no\n").await.out;
+    assert_contains(&plan().await, &["keys: those in the claim's Secret"]);
+    world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap();
+    assert_contains(&plan().await, &["keys: new ones"]);
+    let metadata = ObjectMeta { name: Some(CLAIM.to_owned()), ..ObjectMeta::default() };
+    let foreign = Secret { metadata, ..Secret::default() };
+    world.secrets().create(&PostParams::default(), &foreign).await.unwrap();
+    assert_contains(&plan().await, &["keys: none until you delete the Secret"]);
 }

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::support::operator::{Kind, Operator};
 use crate::support::terminal::Terminal;
 use crate::support::tool::Folder;
-use crate::support::{World, needed};
+use crate::support::{World, assert_contains, needed};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_aws-s3-provisioner");
 
@@ -162,6 +162,18 @@ async fn the_manual_has_a_page_for_each_command() {
     assert!(done.status.success(), "{done:?}");
     let status = std::fs::read_to_string(folder.0.join("aws-s3-provisioner-status.1")).unwrap();
     assert!(status.contains("watch") && !status.contains("lease"), "{status}");
+}
+
+#[tokio::test]
+async fn a_missing_output_directory_is_an_error_with_a_remedy() {
+    let missing = Folder::new("missing").0.join("below");
+    for command in ["crds", "man"] {
+        let done = Command::new(PROGRAM).args([command, "--output-dir"]).arg(&missing).output().await.unwrap();
+        let problem = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{problem}");
+        assert!(problem.starts_with("error: cannot write to --output-dir"), "{problem}");
+        assert_contains(&problem, &[&missing.display().to_string(), "create the directory"]);
+    }
 }
 
 #[tokio::test]

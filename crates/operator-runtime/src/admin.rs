@@ -34,7 +34,7 @@ const BACKLOG: i32 = 128;
 /// After an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const INDEX: &str = "/healthz  whether the work moves\n/readyz   whether claims are served, or this process stands by\n/metrics  in the format of OpenMetrics\n";
+const INDEX: &str = "/healthz  whether the process works\n/readyz   whether claims are served, or this process is on standby\n/metrics  in the format of OpenMetrics\n";
 
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]

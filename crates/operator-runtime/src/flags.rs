@@ -56,7 +56,11 @@ impl ClusterArgs {
     pub async fn config(&self) -> Result<kube::Config, Box<dyn Error>> {
         let chosen = KubeConfigOptions { context: given(&self.context), ..KubeConfigOptions::default() };
         let mut config = match &self.kubeconfig {
-            Some(file) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &chosen).await?,
+            Some(file) => {
+                let read = Kubeconfig::read_from(file);
+                let read = read.map_err(|error| format!("{}; correct --kubeconfig", chain(&error)))?;
+                kube::Config::from_custom_kubeconfig(read, &chosen).await?
+            }
             // Only a kubeconfig has contexts.
             None if chosen.context.is_some() => kube::Config::from_kubeconfig(&chosen).await?,
             None => kube::Config::infer().await.map_err(|error| no_cluster(&error))?,
@@ -71,14 +75,15 @@ impl ClusterArgs {
 
 /// There is no kubeconfig and, in a pod, no ServiceAccount either.
 fn no_cluster(error: &(dyn Error + 'static)) -> String {
-    let is_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    let why = match error.source() {
-        // The problem with the kubeconfig.
-        Some(source) if !is_pod => chain(source),
-        _ => chain(error),
-    };
-    let outside = if is_pod { "" } else { ", and this is not a pod" };
-    format!("no cluster is configured: {why}{outside}; set KUBECONFIG, or use --kubeconfig")
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        return format!(
+            "the pod has no token of its ServiceAccount: {}; set automountServiceAccountToken of the pod, or use --kubeconfig",
+            chain(error)
+        );
+    }
+    // The problem with the kubeconfig.
+    let why = chain(error.source().unwrap_or(error));
+    format!("no cluster is configured: {why}, and this is not a pod; set KUBECONFIG, or use --kubeconfig")
 }
 
 /// Leader election.
@@ -87,7 +92,7 @@ fn no_cluster(error: &(dyn Error + 'static)) -> String {
 pub struct LeaseArgs {
     /// Serve only while holding the lease
     ///
-    /// Leader election: one of several operators holds the lease and serves; the others stand by. With `false`, make
+    /// Leader election: one of several operators holds the lease and serves; the others are on standby. With `false`, make
     /// sure yourself that only one operator runs.
     #[arg(long, global = true, env = "PROVISIONER_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     leader_elect: bool,

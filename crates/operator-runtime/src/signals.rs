@@ -1,16 +1,15 @@
 //! When to stop.
 
-#[cfg(unix)]
-use tokio::signal::unix::{SignalKind, signal};
+use std::io::Result;
 
-/// Completes at the first SIGTERM or SIGINT after this call, even if it is awaited later. A signal for which the
-/// process cannot listen keeps its default effect and ends the process.
+/// Completes at the first SIGTERM or SIGINT after this call, on Windows at Ctrl-C, even if it is awaited later. A signal for
+/// which the process cannot listen keeps its default effect and ends the process.
 ///
 /// # Panics
 /// Outside a Tokio runtime.
-#[cfg(unix)]
 pub fn shutdown() -> impl Future<Output = ()> + Send + 'static {
-    let (terminate, interrupt) = (listen(SignalKind::terminate()), listen(SignalKind::interrupt()));
+    // Listens at once, because an earlier signal would end the process without releasing the lease.
+    let (terminate, interrupt) = (terminate(), interrupt());
     async move {
         tokio::select! {
             () = terminate => tracing::debug!("received SIGTERM"),
@@ -19,39 +18,38 @@ pub fn shutdown() -> impl Future<Output = ()> + Send + 'static {
     }
 }
 
-/// Completes at the first Ctrl-C after this call, even if it is awaited later.
-///
-/// # Panics
-/// Outside a Tokio runtime.
-#[cfg(windows)]
-pub fn shutdown() -> impl Future<Output = ()> + Send + 'static {
-    let interrupt = tokio::signal::windows::ctrl_c();
-    async move {
-        match interrupt {
-            Ok(mut interrupt) => {
-                interrupt.recv().await;
-            }
-            Err(error) => {
-                tracing::error!(%error, "cannot listen for Ctrl-C; it will end the process at once");
-                std::future::pending::<()>().await;
-            }
-        }
-    }
+#[cfg(unix)]
+fn terminate() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    first(signal(SignalKind::terminate()), async |mut signals| signals.recv().await)
 }
 
-/// Listens at once, because an earlier signal would end the process without releasing the lease.
 #[cfg(unix)]
-fn listen(kind: SignalKind) -> impl Future<Output = ()> {
-    let signals = signal(kind);
-    async move {
-        match signals {
-            Ok(mut signals) => {
-                signals.recv().await;
-            }
-            Err(error) => {
-                tracing::error!(%error, "cannot listen for a signal; it will end the process at once");
-                std::future::pending::<()>().await;
-            }
+fn interrupt() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    first(signal(SignalKind::interrupt()), async |mut signals| signals.recv().await)
+}
+
+/// Windows has no such signal.
+#[cfg(windows)]
+fn terminate() -> impl Future<Output = ()> {
+    std::future::pending()
+}
+
+#[cfg(windows)]
+fn interrupt() -> impl Future<Output = ()> {
+    first(tokio::signal::windows::ctrl_c(), async |mut signals| signals.recv().await)
+}
+
+/// Completes with the first of `signals`.
+async fn first<S>(signals: Result<S>, next: impl AsyncFnOnce(S) -> Option<()>) {
+    match signals {
+        Ok(signals) => {
+            next(signals).await;
+        }
+        Err(error) => {
+            tracing::error!(%error, "cannot listen for a signal; it will end the process at once");
+            std::future::pending::<()>().await;
         }
     }
 }

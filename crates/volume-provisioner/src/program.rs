@@ -56,7 +56,7 @@ impl VolumeOperator {
         E: Display,
     {
         if let Err(problem) = parameters::check::<P::Parameters>() {
-            eprintln!("{} cannot work: {problem}", self.identity.program);
+            eprintln!("error: {problem}");
             return ExitCode::FAILURE;
         }
         let (args, matches) = Args::read(&self.identity, &flags::own::<F>());

@@ -2,6 +2,7 @@
 //! changes anything in the store: it annotates the ObjectBucket, and the operator applies the action by its own rules.
 
 use std::error::Error;
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -27,8 +28,8 @@ use operator_runtime::kubernetes::answers::status_code;
 
 /// Pause between two reads of the pending ObjectBuckets.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How many ObjectBuckets are read at the same time.
-const AT_ONCE: usize = 16;
+/// How many objects are read at the same time.
+pub(crate) const AT_ONCE: usize = 16;
 /// Clocks of this machine and of the operator's may differ by this.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(60);
 
@@ -39,7 +40,7 @@ impl ValueEnum for Action {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(PossibleValue::new(self.word()).help(match self {
-            Self::Remove => "Delete the access, and the bucket unless its reclaimPolicy is Retain",
+            Self::Remove => "Delete the access, and the bucket with all its content unless its reclaimPolicy is Retain",
             Self::Revoke => "Delete the access and keep the bucket",
             Self::Forget => "Delete only the ObjectBucket",
             Self::Adopt => "Give bucket and user to the claim that now has the recorded namespace and name",
@@ -193,8 +194,13 @@ pub(crate) async fn apply<P, T: AsRef<Annotation>>(
     mut report: impl FnMut(&T, Outcome, String) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let mut open = Vec::new();
-    for mut one in all {
-        match write(&mut one).await {
+    let written = stream::iter(all).map(async |mut one| {
+        let done = write(&mut one).await;
+        (one, done)
+    });
+    let mut written = pin!(written.buffered(AT_ONCE));
+    while let Some((one, done)) = written.next().await {
+        match done {
             Ok(()) if timeout.is_some() => open.push(one),
             Ok(()) => report(&one, Outcome::Asked, String::new())?,
             Err(why) => report(&one, Outcome::Failed, why)?,

@@ -122,9 +122,9 @@ pub(crate) enum Command {
         /// Complete commands in this shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, for `man -l -`
+    /// Print the manual page
     Man {
-        /// Write a page for each command to this directory instead
+        /// Write a page for each command to this directory instead, which `man DIR/FILE` shows
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
     },

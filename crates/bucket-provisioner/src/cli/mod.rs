@@ -118,7 +118,7 @@ impl Operator {
         E: Display,
     {
         if let Err(problem) = check::store::<P>() {
-            eprintln!("{} cannot work: {problem}", self.identity.program);
+            eprintln!("error: {problem}");
             return ExitCode::FAILURE;
         }
         let own = flags::own::<F>();
@@ -150,7 +150,14 @@ impl Operator {
             let flags = F::from_arg_matches(&matches)?;
             make(flags, start).await.map_err(|error| error.to_string().into())
         };
-        program::exit_code(self.execute(make, &args, &own))
+        let done = self.execute(make, &args, &own);
+        if matches!(args.command, Some(Command::Run) | None) {
+            return program::exit_code(done);
+        }
+        done.unwrap_or_else(|error| {
+            eprintln!("error: {}", clean(&chain(error.as_ref())));
+            ExitCode::FAILURE
+        })
     }
 
     fn execute<P: Provisioner>(
@@ -188,10 +195,7 @@ impl Operator {
                 | Command::Retry(_)
                 | Command::Record { .. }),
             ) => {
-                return Ok(block_on(self.run_tool(make, args, options(None), tool)).unwrap_or_else(|error| {
-                    eprintln!("error: {}", clean(&chain(error.as_ref())));
-                    ExitCode::FAILURE
-                }));
+                return block_on(self.run_tool(make, args, options(None), tool));
             }
             Some(Command::Completions { shell }) => {
                 let started_as = std::env::args_os().next();
@@ -350,10 +354,14 @@ fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
         return print(&documents(&api::crds().map(|(_, crd)| crd))?);
     };
     for (file, crd) in api::crds() {
-        std::fs::write(dir.join(file), serde_saphyr::to_string(&crd)?)
-            .map_err(|e| format!("cannot write {}: {e}", dir.join(file).display()))?;
+        std::fs::write(dir.join(file), serde_saphyr::to_string(&crd)?).map_err(|error| cannot_write(dir, &error))?;
     }
     Ok(())
+}
+
+/// Why nothing can be written to `dir`.
+fn cannot_write(dir: &Path, error: &std::io::Error) -> String {
+    format!("cannot write to --output-dir {}: {error}; create the directory, or name another one", dir.display())
 }
 
 /// The class parameters of a store, and those that all stores share, as a table in Markdown.

@@ -122,8 +122,7 @@ pub(super) fn completions(shell: Shell, mut command: Command) -> String {
 /// Prints the manual page, or writes one for the program and one for each command into a directory.
 pub(super) fn manual(command: Command, output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
     if let Some(dir) = output_dir {
-        return clap_mangen::generate_to(command, dir)
-            .map_err(|error| format!("cannot write to {}: {error}", dir.display()).into());
+        return clap_mangen::generate_to(command, dir).map_err(|error| super::cannot_write(dir, &error).into());
     }
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;

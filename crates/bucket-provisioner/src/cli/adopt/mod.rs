@@ -12,12 +12,14 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::json;
 
 use self::choose::{Wanted, choose};
-use super::annotate::{self, Annotation, Outcome};
+use super::annotate::{self, AT_ONCE, Annotation, Outcome};
 use super::output::{self, Format, claim_name, clean, progress};
 use super::prompt;
 use super::session::{self, Session, refused};
@@ -26,6 +28,7 @@ use crate::api::{ObjectBucket, Unreadable};
 use crate::controller::of_claim;
 use crate::decide::action::Action;
 use crate::decide::claim::Claim;
+use crate::decide::output_data::{PreviousOwner, is_of};
 use crate::decide::{codec, record};
 use crate::store::{ClaimId, Provisioner};
 use operator_runtime::values::duration;
@@ -107,7 +110,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
         }
         None => view.claims.iter().filter(|claim| is_restored(&view, claim)).cloned().collect(),
     };
-    let (mut adoptions, mut results, mut failed) = (Vec::new(), Vec::new(), false);
+    let (mut adoptions, mut results) = (Vec::new(), Vec::new());
     let by_claim = by_claim(session, &view);
     for claim in &claims {
         let name = claim.id.to_string();
@@ -119,41 +122,38 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
                 progress(args.output, &format!("claim {name} has its ObjectBucket already; there is nothing to adopt"))?
             }
             Err(problem) => {
-                failed = true;
                 eprintln!("claim {name}: {}", clean(&problem.to_string()));
                 results.push(Adoption::of(&claim.id, None, Outcome::Failed, problem.to_string()));
             }
         }
     }
+    let mut keys = stream::iter(&adoptions).map(|adoption| keys(session, adoption)).buffered(AT_ONCE);
     for adoption in &adoptions {
-        for line in lines(adoption, &cluster).into_iter().chain(keys(session, adoption).await) {
+        for line in lines(adoption, &cluster).into_iter().chain(keys.next().await.flatten()) {
             progress(args.output, &line)?;
         }
     }
+    drop(keys);
     if !adoptions.is_empty()
         && let Some(warning) = annotate::operator_status(session).await.warning()
     {
         eprintln!("{}", clean(warning));
     }
     let (adoptions, left) = allowed(adoptions, &cluster, args)?;
-    failed |= !left.is_empty();
-    let is_left = !left.is_empty();
     results.extend(left);
     if adoptions.is_empty() || !(args.yes || prompt::confirm("The claims will adopt this.")?) {
-        let is_declined = !adoptions.is_empty();
-        if is_declined || is_left || (args.all && !failed) {
-            progress(args.output, "nothing was adopted")?;
-        }
         let declined = |adoption: &Annotation| {
             Adoption::of(&adoption.claim, Some(adoption.record()), Outcome::Left, "not confirmed".to_owned())
         };
         results.extend(adoptions.iter().map(declined));
-        show(&results, args.output)?;
-        return Ok(if failed || is_declined { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+        let is_left = results.iter().any(|adoption| adoption.outcome == Outcome::Left);
+        if is_left || (args.all && results.is_empty()) {
+            progress(args.output, "nothing was adopted")?;
+        }
+        return show(&results, args.output);
     }
     let write = async |adoption: &mut Annotation| annotate_one(session, adoption).await;
     annotate::apply(session, adoptions, write, args.wait.then_some(args.timeout), |adoption, outcome, why| {
-        failed |= !matches!(outcome, Outcome::Done | Outcome::Asked);
         let message = match outcome {
             Outcome::Done => "has its bucket back and is Ready".to_owned(),
             Outcome::Asked => "annotated; `kubectl describe obc` shows the progress".to_owned(),
@@ -165,14 +165,15 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
         Ok(())
     })
     .await?;
-    show(&results, args.output)?;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    show(&results, args.output)
 }
 
-fn show(results: &[Adoption], format: Format) -> Result<(), Box<dyn Error>> {
+/// Prints the results, and fails unless all claims adopt.
+fn show(results: &[Adoption], format: Format) -> Result<ExitCode, Box<dyn Error>> {
     let is_adopted = |adoption: &&Adoption| matches!(adoption.outcome, Outcome::Done | Outcome::Asked);
     let names = || results.iter().filter(is_adopted).map(|adoption| claim_name(&adoption.name)).collect();
-    output::show(&json!({ "results": results }), format, names, String::new)
+    output::show(&json!({ "results": results }), format, names, String::new)?;
+    Ok(if results.iter().all(|adoption| is_adopted(&adoption)) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether the claim was bound before. [`adoption`] skips those that have their ObjectBucket.
@@ -293,13 +294,21 @@ fn lines(adoption: &Annotation, cluster: &str) -> Vec<String> {
 
 /// The line about the claim's keys, if it has some of its own.
 async fn keys<P>(session: &Session<P>, adoption: &Annotation) -> Option<String> {
-    let plan = codec::read(&adoption.object).ok()?.record.plan;
-    if plan.user.is_none() || plan.service_account.is_some() {
+    let record = codec::read(&adoption.object).ok()?.record;
+    if record.plan.user.is_none() || record.plan.service_account.is_some() {
         return None;
     }
     let ClaimId { namespace, name, .. } = &adoption.claim;
+    let label = session.label();
+    let inherited = PreviousOwner::of(&record, true, &label);
+    let is_the_claims = |secret: &ObjectMeta| {
+        is_of(secret, &adoption.claim) || inherited.is_some_and(|previous| previous.inherits(secret))
+    };
     let keys = match session.of::<Secret>(namespace).get_metadata_opt(name).await {
-        Ok(Some(_)) => "those in the Secret of the claim's name; new ones if they do not work: restart the apps then",
+        Ok(Some(secret)) if is_the_claims(&secret.metadata) => {
+            "those in the claim's Secret; new ones if they do not work: restart the apps then"
+        }
+        Ok(Some(_)) => "none until you delete the Secret of the claim's name, which is not the claim's",
         Ok(None) => "new ones, because the claim has no Secret: restart the apps",
         Err(_) => "not known, because the claim's Secret cannot be read",
     };

@@ -77,7 +77,7 @@ impl Metrics {
             gauges: Gauges::define(all),
             attempts: all.times(
                 "obc_provisioner_attempt_seconds",
-                "Duration of attempts to reconcile claims that were not in sync, by result (done, race, failed, timeout, panic)",
+                "Duration of attempts to reconcile claims, by result (done, race: another client wrote first, failed, timeout, panic)",
                 ["result"],
                 ATTEMPT,
             ),
@@ -131,10 +131,10 @@ impl Gauges {
             ),
             rotation: all.gauges(
                 "obc_provisioner_key_rotation_seconds",
-                "Key rotation interval of the class (`rotateKeysEvery`), if it has one",
+                "Key rotation interval of the class (`rotateKeysEvery`)",
                 ["class"],
             ),
-            orphans: all.gauges("obc_provisioner_orphans", "Number of ObjectBuckets without a claim that need a decision by an admin", ["reason"]),
+            orphans: all.gauges("obc_provisioner_orphans", "Number of ObjectBuckets without a claim that need an admin", ["reason"]),
             scheduled_deletions: all.gauge(
                 "obc_provisioner_scheduled_deletions",
                 "Number of buckets whose deletion is scheduled (`onDelete`) or overdue",
@@ -199,7 +199,7 @@ impl OfStores {
             ),
             silent: of_store(
                 "obc_provisioner_store_silent",
-                "1 if the store does not respond or rejects the provisioning credentials; it gets one claim at a time",
+                "1 if the store does not respond or rejects the provisioning credentials",
             ),
         }
     }
@@ -215,13 +215,13 @@ impl Upkeep {
             ),
             checks: all.counters(
                 "obc_provisioner_checks",
-                "Number of checks of bucket and user of a bound claim, by result (done, failed, lost: bucket or access no longer exists)",
+                "Number of checks of bound claims, by result (done, failed, lost: bucket or access no longer exists)",
                 ["result"],
             ),
             last_check: all.gauge("obc_provisioner_last_check_timestamp_seconds", "Unix timestamp of the last check of a bound claim by this process, 0 if none"),
             repairs: all.counters(
                 "obc_provisioner_repairs",
-                "Number of external changes that were reverted, by kind (store: bucket or user, key: unknown key of a user, record: ObjectBucket)",
+                "Number of reverted external changes, by kind (store: bucket or user, key: unknown key of a user, record: ObjectBucket)",
                 ["kind"],
             ),
         }

@@ -53,6 +53,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end -}}
 
+{{/* Labels and annotations of an object: those of all objects, and its own .labels and .annotations. */}}
+{{- define "provisioner.metadata" -}}
+labels:
+  {{- include "provisioner.labels" .root | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge dict (default dict .annotations) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "provisioner.image" -}}
 {{- $image := .Values.image -}}
 {{- if not $image.repository -}}

@@ -80,6 +80,9 @@ spec:
     Lists ObjectBucketClaims with what they wait for, checks the installation of
     aws-s3-provisioner and prints a fix for each problem, finds orphaned buckets
     and users, and adopts restored claims.
+  caveats: |
+    To complete \`kubectl obc\` in your shell, link the plugin under this name in a folder of your PATH:
+      ln -s "\${KREW_ROOT:-\$HOME/.krew}/bin/kubectl-obc" ~/.local/bin/kubectl_complete-obc
   platforms:
 END
   for file in "$finish"/kubectl-obc-*.tar.gz; do
@@ -153,8 +156,11 @@ say "packaging the chart"
 cp -rL "$chart" "$scratch/$name"
 sed -i "s|^  repository: \"\"|  repository: $image|" "$scratch/$name/values.yaml"
 grep -qF "  repository: $image" "$scratch/$name/values.yaml" || fail "the values of the chart have no image.repository to set"
+# The annotations are its last entry.
+printf '  artifacthub.io/images: |\n    - {name: %s, image: %s}\n' "$name" "$image:$version" >>"$scratch/$name/Chart.yaml"
 if [[ $SOURCE ]]; then
   pages=$SOURCE/blob/v$version
+  printf '  artifacthub.io/links: |\n    - {name: Changes, url: %s}\n' "$pages/CHANGELOG.md" >>"$scratch/$name/Chart.yaml"
   sed -i "s|](../../../|]($pages/|g; s|](examples/|]($pages/$chart/examples/|g" "$scratch/$name/README.md"
   # The registry of the release has the image.
   sed -i '/^No public registry has the image/,/^$/d' "$scratch/$name/README.md"

@@ -22,6 +22,19 @@ import re
 
 OPTIONS = re.compile(r"^<!-- stack: (.+) -->$", re.MULTILINE)
 MARKER = re.compile(r"^<!-- (not run|run by|run if|run|save as|same as): (.+) -->$")
+# What the tools of a Mac, which are those of BSD, do not have.
+COMMAND = re.compile(r"(?:^|[|;&(])[ \t]*([a-z0-9]+)((?:[ \t][^|;&()\n]*)?)", re.MULTILINE)
+NOT_BSD = {
+    "date": r"-d|--",
+    "readlink": r"-f|--",
+    "sed": r"-[irz]|--",
+    "stat": r"-c|--",
+    "xargs": r"-[dr]|--",
+    "base64": r"-w|--wrap",
+    "grep": r"-P|--perl",
+    "head": r"(-n )?-\d|--",
+} | dict.fromkeys("cp cut find ln mkdir mktemp mv rm sort tail touch tr uniq wc".split(), "--")
+GNU_ONLY = ("numfmt", "shuf", "tac", "timeout")
 # Pages whose blocks have names and are run by a test of their own, which fails if it leaves one out.
 ELSEWHERE = {
     "docs/deploying-a-provisioner.md": ".ci/guide",
@@ -100,6 +113,8 @@ def looked_at(block, repository):
     commands = re.sub(r"<<'?(\w+)'?(.*)\n(?:.*\n)*?\1\n", r"\2\n", block.text)
     if block.language == "sh" and re.search(r"^\s*#|\s#\s", commands, re.MULTILINE):
         raise Wrong(f"{block.place}: a comment, which zsh does not understand at its prompt; say it before the block")
+    if block.language == "sh":
+        check_portable(block, commands)
     if block.reason:
         return "elsewhere" if block.reason.startswith("run by ") else "reason"
     if block.page in ELSEWHERE:
@@ -115,3 +130,12 @@ def looked_at(block, repository):
     if block.language in ("sh", "yaml", "prepare"):
         return None
     raise Wrong(f"{block.place}: nothing tries a block of {block.language}; it needs `same as` or `not run`")
+
+
+def check_portable(block, commands):
+    """That the commands work with the tools of GNU and of BSD."""
+    for tool, arguments in COMMAND.findall(commands.replace("\\\n", " ")):
+        option = tool in NOT_BSD and re.search(rf"(?<=\s)({NOT_BSD[tool]})\S*", arguments)
+        if option or tool in GNU_ONLY:
+            used = f"{tool} {option[0]}" if option else tool
+            raise Wrong(f"{block.place}: a Mac has no `{used}`; use what GNU and BSD both have")

@@ -25,11 +25,11 @@ pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Raw {
-    /// Region of the buckets. With `s3Endpoint`, whatever that store calls its region.
+    /// Region of the buckets, as the store names it.
     #[schemars(extend("default" = "the operator's `AWS_REGION`; without it, or with `s3Endpoint`, `us-west-1`"))]
     region: Option<String>,
-    /// `yes`: an IAM user for each claim. `no`: claims get the provisioning credentials, with a Warning event; needs
-    /// `secretName`, and excludes `rotateKeysEvery`.
+    /// `yes`: an IAM user for each claim. `no`: claims get the provisioning credentials, **with all their
+    /// permissions**; needs `secretName`, and excludes `rotateKeysEvery`.
     #[schemars(extend("default" = "`yes`"))]
     create_bucket_user: Option<String>,
     /// URL of S3 of [another store](#stores-other-than-aws). Overrides the operator's `AWS_ENDPOINT_URL…`.
@@ -41,17 +41,17 @@ struct Raw {
     /// `true`: `s3.example/bucket` instead of `bucket.s3.example`.
     #[schemars(extend("default" = "`false`"))]
     force_path_style: Option<String>,
-    /// IAM path of the users, to which the provisioning policy can be limited. It begins and ends with `/`.
+    /// IAM path of the users, as in the provisioning policy; begins and ends with `/`.
     #[schemars(extend("default" = "`/aws-s3-provisioner/`"))]
     iam_path: Option<String>,
-    /// ARN of the permissions boundary of the users. The recommended policy [requires it](permissions.md).
+    /// ARN of the permissions boundary of the users, which the recommended policy [requires](permissions.md).
     #[schemars(extend("default" = "none"))]
     permissions_boundary: Option<String>,
-    /// `yes`: the bucket in `bucketName` may be one that was created for a claim, which is [otherwise
+    /// `yes`: the bucket in `bucketName` may be one that was created for a claim, [otherwise
     /// refused](security.md#shared-buckets).
     #[schemars(extend("default" = "`no`"))]
     allow_claimed_bucket: Option<String>,
-    /// Limit of IAM calls for the class, reads and changes each. Of this and `--iam-calls-per-second`, the lower one
+    /// Limit of IAM calls for the class, reads and changes each. The lower of this and `--iam-calls-per-second`
     /// applies.
     #[schemars(extend("default" = "none"))]
     iam_calls_per_second: Option<String>,
@@ -73,14 +73,14 @@ struct Raw {
     /// Audience of the tokens, one of the provider's client ids; on kOps `amazonaws.com`.
     #[schemars(extend("default" = "`sts.amazonaws.com`"))]
     oidc_audience: Option<String>,
-    /// [Access without keys by EKS Pod Identity](keyless.md#eks-pod-identity): ARN of this cluster. Excludes
-    /// `oidcProvider`, `ownerRole` and `permissionsBoundary`.
+    /// [EKS Pod Identity](keyless.md#eks-pod-identity): ARN of this cluster. Excludes `oidcProvider`, `ownerRole` and
+    /// `permissionsBoundary`.
     #[schemars(extend("default" = "none"))]
     eks_cluster: Option<String>,
     /// ARN of the role whose sessions pods get, in the account of `eksCluster`.
     #[schemars(extend("default" = "none"))]
     pod_role: Option<String>,
-    /// External id that the trust policy of `ownerRole` demands (`sts:ExternalId`).
+    /// External id in the trust policy of `ownerRole` (`sts:ExternalId`).
     #[schemars(extend("default" = "none"))]
     owner_role_external_id: Option<String>,
 }

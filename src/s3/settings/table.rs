@@ -23,18 +23,18 @@ pub(super) const EVENT_BRIDGE: &str = "eventBridge";
 
 /// The settings of buckets in S3.
 pub(crate) const SETTINGS: &[Setting] = &[
-    Setting::new(tags::TAGS, "Tags of the IAM user and of a new bucket, such as `team=${namespace},env=prod`, but no keys `aws:…` or `objectbucket.io/…`. Claims may add others if `claimsMaySet` has `tags.KEY` or `tags.*`.").of_users(),
+    Setting::new(tags::TAGS, "Tags of the IAM user and of a new bucket, such as `team=${namespace},env=prod`, but no keys `aws:…` or `objectbucket.io/…`.").of_users(),
     Setting::family(tags::FAMILY, "One more tag."),
     Setting::new(VERSIONING, "`Enabled` or `Suspended`. Once enabled, it can only be suspended. AWS advises not to write for 15 minutes after it was enabled for the first time.").of_claims(),
     Setting::new(ENCRYPTION, "Default encryption: `AES256`, `aws:kms` or `aws:kms:dsse`."),
-    Setting::new(KMS_KEY, "ARN of the KMS key of new buckets (with `encryption`), or of the existing bucket (with `bucketName`). Claims may use it through S3, if [its policy](classes.md#configure-buckets) allows IAM policies.").of_existing_buckets(),
+    Setting::new(KMS_KEY, "ARN of the KMS key of new buckets (with `encryption`), or of the existing bucket (with `bucketName`). [Its policy](classes.md#configure-buckets) must let IAM policies allow its use.").of_existing_buckets(),
     Setting::new(EXPIRE, "Time after which objects are deleted, such as `30d`; in a bucket with versions they become noncurrent.").of_claims(),
     Setting::new(EXPIRE_NONCURRENT, "Time after which noncurrent versions are deleted.").of_claims(),
     Setting::new(ABORT_UPLOADS, "Time after which incomplete multipart uploads are aborted.").of_claims(),
     Setting::new(LIFECYCLE, "Lifecycle rules, as JSON of the AWS CLI: `{\"Rules\":[…]}`. Excludes the three parameters above.").of_claims(),
-    Setting::new(REQUIRE_TLS, "`true`: a statement of the bucket policy denies calls without TLS. Not with an endpoint `http://…`."),
-    Setting::new(PUBLIC_ACCESS, "`blocked`: the operator restores all four settings of the public access block, which new buckets of AWS have anyway."),
-    Setting::new(OBJECT_OWNERSHIP, "`BucketOwnerEnforced`, `BucketOwnerPreferred` or `ObjectWriter`. Without it, CreateBucket sets the first."),
+    Setting::new(REQUIRE_TLS, "`true`: the bucket policy denies calls without TLS. Not with an endpoint `http://…`."),
+    Setting::new(PUBLIC_ACCESS, "`blocked`: the operator restores the public access block, which new buckets of AWS have anyway."),
+    Setting::new(OBJECT_OWNERSHIP, "`BucketOwnerEnforced` (default of CreateBucket), `BucketOwnerPreferred` or `ObjectWriter`."),
     Setting::new(ACCESS_LOGS, "Bucket and prefix for server access logs, such as `logs/${namespace}/`. You create that bucket, in the same account and region, and let S3 write to it."),
     Setting::new(OBJECT_LOCK, "`Enabled`: objects can be locked, but not with keys of claims. `GOVERNANCE:30d`, `COMPLIANCE:1y` (not in claims): new objects are locked. Enables versioning, and is never removed or weakened. [Deletion waits](classes.md#configure-buckets) for the last lock.").of_claims(),
     Setting::new(BYPASS_GOVERNANCE, "`yes`: objects locked in the mode `GOVERNANCE` are deleted with the bucket of a deleted claim."),

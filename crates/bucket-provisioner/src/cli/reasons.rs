@@ -8,20 +8,23 @@ const HEAD: &str = "\
 <!-- Printed by the operator's command `reasons`. Do not edit. -->
 # Reason codes
 
-Each reason of an ObjectBucketClaim or an ObjectBucket: its cause, how to check it, and the fix. `kubectl get obc` shows
-phase and reason; `kubectl describe obc NAME` shows the message, which names the field or object, its value and the
-remedy, and the events. Where to begin: [troubleshooting](troubleshooting.md).
+The cause of each reason of an ObjectBucketClaim or an ObjectBucket, how to check it, and the fix. `kubectl describe obc
+NAME` shows phase, reason, and a message with the remedy. Where to begin: [troubleshooting](troubleshooting.md).
+
+The store is AWS, or what the class names instead. Most fixes in the sections about class, store and operator need an
+admin, as do those marked `(admin)`.
 
 | phase | meaning |
 |---|---|
 | none | no operator has processed the claim |
 | Pending | the operator works on the claim, or it waits for its class, a Secret or a permission |
-| Bound | the claim has got its bucket. It stays Bound when something fails later, even if bucket or keys are lost: see the condition `Ready` |
+| Bound | the claim has got its bucket. It stays Bound even if bucket or keys are lost: see the condition `Ready` |
 | Failed | the claim must be changed, or another one created |
 | Released | the claim was deleted, and its bucket and access are being deleted |
 
-The operator retries when claim, class or Secret change; after 10 s, 20 s and so on up to five minutes, because it
-cannot see what changes at the store (`KeysInactive`: hourly; `ObjectsLocked`: daily; `CheckFailed`: with the next check); and at once when the annotation `objectbucket.io/retry` gets another value.
+The operator retries at once when claim, class or Secret change, or the annotation `objectbucket.io/retry` gets another
+value; otherwise after 10 s, 20 s and so on up to five minutes (`KeysInactive`: hourly; `ObjectsLocked`: daily;
+`CheckFailed`: with the next check, `--resync`).
 ";
 
 const TOPICS: [(&[Topic], &str); 7] = [
@@ -30,15 +33,21 @@ const TOPICS: [(&[Topic], &str); 7] = [
     (&[Topic::Class], "## The class and its Secret"),
     (&[Topic::Store], "## The store"),
     (&[Topic::Operator], "## The operator"),
-    (&[Topic::Event, Topic::Warning], "## Events without a condition"),
+    (
+        &[Topic::Event, Topic::Warning],
+        "## Events
+
+Some are also reasons of the conditions `KeysCurrent` and `UpToDate`.",
+    ),
     (
         &[Topic::Orphaned],
         "## ObjectBuckets
 
-The condition `Orphaned` (column ORPHANED of `kubectl get ob`) shows whether the claim still exists; `DeletionScheduled`
-(`--output wide`, column DELETE-AT) that the bucket of a deleted claim will be deleted. An orphan is only reported, until
-an admin [annotates it](deleted-claims.md) with `objectbucket.io/orphan`: `remove` deletes access and bucket **with all content**,
-`revoke` only the access, `forget` only the ObjectBucket; `adopt` gives all to the claim of the recorded namespace and name.",
+An ObjectBucket records the bucket of a claim, as a PersistentVolume records a volume. The condition `Orphaned` (column
+ORPHANED of `kubectl get objectbuckets`) shows that the claim no longer exists; `DeletionScheduled` (`--output wide`,
+column DELETE-AT), that its bucket will be deleted. An orphan is only reported, until an admin [annotates
+it](deleted-claims.md) with `objectbucket.io/orphan`: `remove` deletes access and bucket **with all content**, `revoke`
+only the access, `forget` only the ObjectBucket; `adopt` gives all to the claim that has the namespace and name now.",
     ),
 ];
 

@@ -27,8 +27,8 @@ struct RawMode {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct RawPrefix {
-    /// Brownfield: prefix of the object keys that a claim may use, such as `teams/${namespace}/`, with `/` at the end.
-    /// `${namespace}`, `${claim}` and `${uid}` are those of the claim. Needs `bucketName`.
+    /// Prefix of the object keys that a claim may use in `bucketName`, such as `teams/${namespace}/`, with `/` at the
+    /// end. `${namespace}`, `${claim}` and `${uid}` are those of the claim.
     #[schemars(extend("default" = "none"))]
     prefix: Option<String>,
 }

@@ -24,12 +24,10 @@ use crate::api::object_name;
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Raw {
-    /// Brownfield: the existing bucket to which each claim of the class gets access. The operator never deletes, empties
-    /// or reconfigures it.
+    /// The existing bucket to which claims get access. The operator never deletes, empties or reconfigures it.
     #[schemars(extend("default" = "none"))]
     bucket_name: Option<String>,
-    /// Name of the [Secret](#secret-with-provisioning-credentials). Without it, the operator uses its own identity. If
-    /// the Secret does not exist, claims wait.
+    /// Name of the [Secret with provisioning credentials](#secret-with-provisioning-credentials).
     #[schemars(extend("default" = "none"))]
     secret_name: Option<String>,
     /// Its namespace.
@@ -42,15 +40,14 @@ struct Raw {
     /// `allowedNamespaces`, both must match.
     #[schemars(extend("default" = "none"))]
     allowed_namespace_selector: Option<String>,
-    /// `no`: claims may not choose the whole name of a new bucket (`spec.bucketName`). Excludes `bucketName`.
+    /// `no`: claims may not choose the whole name of a new bucket (`spec.bucketName`).
     #[schemars(extend("default" = "`yes`"))]
     explicit_names: Option<String>,
     /// Required prefix of the names of new buckets: lower-case letters, digits, `.` and `-`, first a letter or a digit.
-    /// Excludes `bucketName`.
     #[schemars(extend("default" = "none"))]
     bucket_name_prefix: Option<String>,
     /// [What happens to the bucket](#ondelete) of a deleted claim: `purge`, `after:7d` or `ifEmpty`. Excludes
-    /// `bucketName` and reclaimPolicy Retain.
+    /// reclaimPolicy Retain.
     #[schemars(extend("default" = "`purge`"))]
     on_delete: Option<String>,
 }

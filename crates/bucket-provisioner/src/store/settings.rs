@@ -16,7 +16,7 @@ use crate::api::wire::state::{ACCESS_MODE, CLAIM_SETTING, CLAIMS_MAY_SET, RELEAS
 #[serde(rename_all = "camelCase")]
 struct Raw {
     /// The [settings of claims](#settings-of-a-claim), such as `expireAfter,tags.*,bucketClaimName`; the class has
-    /// their defaults. Excludes `bucketName`.
+    /// their defaults.
     #[schemars(extend("default" = "none"))]
     claims_may_set: Option<String>,
 }

@@ -9,10 +9,10 @@ RUN apt-get update && apt-get install --yes --no-install-recommends ca-certifica
 RUN cargo install --locked cargo-auditable@0.7.7
 WORKDIR /src
 COPY . .
-# Remedies of `doctor` link to the pages there.
+# Where the source is: remedies of `doctor` link to its pages.
 ARG SOURCE=
 # Scanners read the dependencies from the program itself. Packed relocations make it a megabyte smaller.
-RUN SOURCE="$SOURCE" cargo auditable rustc --locked --release --bin aws-s3-provisioner -- \
+RUN cargo auditable rustc --locked --release --bin aws-s3-provisioner -- \
     -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs
 RUN install -D target/release/aws-s3-provisioner /image/aws-s3-provisioner && \
     install -D --mode 0644 /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt

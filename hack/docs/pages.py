@@ -22,19 +22,23 @@ import re
 
 OPTIONS = re.compile(r"^<!-- stack: (.+) -->$", re.MULTILINE)
 MARKER = re.compile(r"^<!-- (not run|run by|run if|run|save as|same as): (.+) -->$")
-# What the tools of a Mac, which are those of BSD, do not have.
-COMMAND = re.compile(r"(?:^|[|;&(])[ \t]*([a-z0-9]+)((?:[ \t][^|;&()\n]*)?)", re.MULTILINE)
+COMMAND = re.compile(
+    r"(?:^|[|;&(])[ \t]*(?:(?:do|then|else|if|while|env|sudo|!|\w+=\S*)[ \t]+)*([a-z0-9]+)((?:[ \t][^|;&()\n]*)?)",
+    re.MULTILINE,
+)
+# Options that differ or are missing in the tools of BSD, which a Mac has.
 NOT_BSD = {
-    "date": r"-d|--",
-    "readlink": r"-f|--",
-    "sed": r"-[irz]|--",
-    "stat": r"-c|--",
-    "xargs": r"-[dr]|--",
     "base64": r"-w|--wrap",
-    "grep": r"-P|--perl",
-    "head": r"(-n )?-\d|--",
-} | dict.fromkeys("cp cut find ln mkdir mktemp mv rm sort tail touch tr uniq wc".split(), "--")
-GNU_ONLY = ("numfmt", "shuf", "tac", "timeout")
+    "date": r"-d|--",
+    "find": r"-printf|--",
+    "grep": r"-[A-Za-z]*P|--perl",
+    "head": r"-n -\d|--",
+    "readlink": r"-f|--",
+    "sed": r"-[A-Za-z]*[irz]|--",
+    "stat": r"-[A-Za-z]*c|--",
+    "xargs": r"-[0-9A-Za-z]*[dr]|--",
+} | dict.fromkeys("cp cut ln mkdir mktemp mv rm sort tail touch tr uniq wc".split(), r"--\w")
+GNU_ONLY = ("md5sum", "numfmt", "sha256sum", "shuf", "tac", "timeout")
 # Pages whose blocks have names and are run by a test of their own, which fails if it leaves one out.
 ELSEWHERE = {
     "docs/deploying-a-provisioner.md": ".ci/guide",
@@ -138,4 +142,4 @@ def check_portable(block, commands):
         option = tool in NOT_BSD and re.search(rf"(?<=\s)({NOT_BSD[tool]})\S*", arguments)
         if option or tool in GNU_ONLY:
             used = f"{tool} {option[0]}" if option else tool
-            raise Wrong(f"{block.place}: a Mac has no `{used}`; use what GNU and BSD both have")
+            raise Wrong(f"{block.place}: `{used}` does not work with the tools of a Mac; use what GNU and BSD both have")

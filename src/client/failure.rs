@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::client::call::{Identity, Operation, Resource, Service};
 use crate::client::error::{Error, Sent, SetBy};
+use crate::client::lock::Lock;
 use crate::reasons;
 use bucket_provisioner::store::Failure;
 use bucket_provisioner::store::FailureClass::{self, Retryable, Terminal};
@@ -94,8 +95,9 @@ impl Error {
             Self::BucketNotFound { .. } => (reasons::BUCKET_NOT_FOUND, Retryable),
             Self::TagsNotKept { .. } => (reasons::TAGS_NOT_KEPT, Terminal),
             Self::UserTaken { .. } => (reasons::USER_TAKEN, Terminal),
-            Self::ObjectsNotDeleted { .. } => (reasons::OBJECTS_NOT_DELETED, Terminal),
-            Self::ObjectsLocked { .. } => (reasons::OBJECTS_LOCKED, Terminal),
+            Self::ObjectsLocked { lock: Lock::Until { .. }, .. } => (reasons::OBJECTS_LOCKED, Terminal),
+            // These locks do not end by themselves.
+            Self::ObjectsNotDeleted { .. } | Self::ObjectsLocked { .. } => (reasons::OBJECTS_NOT_DELETED, Terminal),
             Self::ObjectsKeepArriving { .. } => (reasons::OBJECTS_KEEP_ARRIVING, Terminal),
             Self::HasAccessPoints { .. } => (reasons::HAS_ACCESS_POINTS, Terminal),
             Self::BucketNotEmpty { .. } => (reasons::NOT_VISIBLE_YET, Retryable),

@@ -62,7 +62,8 @@ async fn a_claim_reports_what_keeps_its_bucket() {
             ("GetObjectRetention", retention),
         ]);
         let error = stage.delete(&record, None, Content::Delete).await.unwrap_err();
-        assert_eq!((error.reason(), error.retry_after().is_some()), ("ObjectsLocked", is_waited_for), "{error}");
+        let reason = if is_waited_for { "ObjectsLocked" } else { "ObjectsNotDeleted" };
+        assert_eq!((error.reason(), error.retry_after().is_some()), (reason, is_waited_for), "{error}");
         assert!(error.to_string().contains(part), "{error}");
     }
 }

@@ -160,5 +160,5 @@ async fn the_plan_shows_which_keys_the_claim_will_have() {
     let metadata = ObjectMeta { name: Some(CLAIM.to_owned()), ..ObjectMeta::default() };
     let foreign = Secret { metadata, ..Secret::default() };
     world.secrets().create(&PostParams::default(), &foreign).await.unwrap();
-    assert_contains(&plan().await, &["keys: none until you delete the Secret"]);
+    assert_contains(&plan().await, &["keys: none while a Secret of the claim"]);
 }

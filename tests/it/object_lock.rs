@@ -137,7 +137,7 @@ async fn a_denied_bypass_is_reported_and_nothing_is_lost() {
         _ => Verdict::Pass,
     });
     world.delete_claim("photos").await;
-    let message = world.wait_reason("photos", "ObjectsLocked").await;
+    let message = world.wait_reason("photos", "ObjectsNotDeleted").await;
     for part in [KEY, "GOVERNANCE", "bypassGovernance", "allow s3:BypassGovernanceRetention"] {
         assert!(message.contains(part), "{message}");
     }
@@ -187,7 +187,7 @@ async fn a_legal_hold_keeps_the_bucket_until_it_is_removed() {
     };
     hold(ObjectLockLegalHoldStatus::On).await;
     world.delete_claim("photos").await;
-    let message = world.wait_reason("photos", "ObjectsLocked").await;
+    let message = world.wait_reason("photos", "ObjectsNotDeleted").await;
     assert!(message.contains(KEY) && message.contains("has a legal hold"), "{message}");
     hold(ObjectLockLegalHoldStatus::Off).await;
     retry(&world).await;

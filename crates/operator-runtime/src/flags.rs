@@ -77,7 +77,7 @@ impl ClusterArgs {
 fn no_cluster(error: &(dyn Error + 'static)) -> String {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         return format!(
-            "the pod has no token of its ServiceAccount: {}; set automountServiceAccountToken of the pod, or use --kubeconfig",
+            "no cluster is configured: {}; in the operator's pod, set automountServiceAccountToken, elsewhere KUBECONFIG",
             chain(error)
         );
     }
@@ -92,8 +92,8 @@ fn no_cluster(error: &(dyn Error + 'static)) -> String {
 pub struct LeaseArgs {
     /// Serve only while holding the lease
     ///
-    /// Leader election: one of several operators holds the lease and serves; the others are on standby. With `false`, make
-    /// sure yourself that only one operator runs.
+    /// Leader election: one of several operators holds the lease and serves; the others are on standby. With `false`,
+    /// make sure yourself that only one operator runs.
     #[arg(long, global = true, env = "PROVISIONER_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     leader_elect: bool,
     /// Let the lease expire after this time without a renewal
@@ -109,7 +109,7 @@ pub struct LeaseArgs {
     lease_renew_deadline: Duration,
     /// Pause for this time between two renewals
     ///
-    /// An operator that stands by pauses as long between two attempts to get the lease.
+    /// An operator on standby pauses as long between two attempts to get the lease.
     #[arg(long, global = true, hide_short_help = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RETRY_PERIOD", default_value = "2s", value_parser = duration)]
     lease_retry_period: Duration,
     /// Keep the lease in this namespace

@@ -1,14 +1,15 @@
 //! When to stop.
 
-use std::io::Result;
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes at the first SIGTERM or SIGINT after this call, on Windows at Ctrl-C, even if it is awaited later. A signal for
-/// which the process cannot listen keeps its default effect and ends the process.
+/// Completes at the first SIGTERM or SIGINT after this call, on Windows at Ctrl-C, even if it is awaited later. A signal
+/// for which the process cannot listen keeps its default effect and ends the process.
 ///
 /// # Panics
 /// Outside a Tokio runtime.
 pub fn shutdown() -> impl Future<Output = ()> + Send + 'static {
-    // Listens at once, because an earlier signal would end the process without releasing the lease.
+    // Both listen at once, because an earlier signal would end the process without releasing the lease.
     let (terminate, interrupt) = (terminate(), interrupt());
     async move {
         tokio::select! {
@@ -20,13 +21,11 @@ pub fn shutdown() -> impl Future<Output = ()> + Send + 'static {
 
 #[cfg(unix)]
 fn terminate() -> impl Future<Output = ()> {
-    use tokio::signal::unix::{SignalKind, signal};
     first(signal(SignalKind::terminate()), async |mut signals| signals.recv().await)
 }
 
 #[cfg(unix)]
 fn interrupt() -> impl Future<Output = ()> {
-    use tokio::signal::unix::{SignalKind, signal};
     first(signal(SignalKind::interrupt()), async |mut signals| signals.recv().await)
 }
 
@@ -41,8 +40,8 @@ fn interrupt() -> impl Future<Output = ()> {
     first(tokio::signal::windows::ctrl_c(), async |mut signals| signals.recv().await)
 }
 
-/// Completes with the first of `signals`.
-async fn first<S>(signals: Result<S>, next: impl AsyncFnOnce(S) -> Option<()>) {
+/// Completes with the first of `signals`; never without any.
+async fn first<S>(signals: std::io::Result<S>, next: impl AsyncFnOnce(S) -> Option<()>) {
     match signals {
         Ok(signals) => {
             next(signals).await;

@@ -28,7 +28,7 @@ use operator_runtime::kubernetes::answers::status_code;
 
 /// Pause between two reads of the pending ObjectBuckets.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How many objects are read at the same time.
+/// How many objects are read or annotated at the same time.
 pub(crate) const AT_ONCE: usize = 16;
 /// Clocks of this machine and of the operator's may differ by this.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(60);
@@ -40,7 +40,7 @@ impl ValueEnum for Action {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(PossibleValue::new(self.word()).help(match self {
-            Self::Remove => "Delete the access, and the bucket with all its content unless its reclaimPolicy is Retain",
+            Self::Remove => "Delete the access, and the bucket with all its content unless its reclaimPolicy is Retain or the claim was never Bound",
             Self::Revoke => "Delete the access and keep the bucket",
             Self::Forget => "Delete only the ObjectBucket",
             Self::Adopt => "Give bucket and user to the claim that now has the recorded namespace and name",
@@ -182,7 +182,8 @@ impl Annotation {
 
 /// Annotates ObjectBuckets with `write`, and waits until the operator has applied or refused all actions; without a
 /// `timeout`, it does not wait. `report` gets the result of each. The operator may process only a few at a time, so each
-/// result that is final restarts the time of the others.
+/// result that is final restarts the time of the others. After an interrupt, as many as are annotated at the same time may
+/// be annotated without a report.
 ///
 /// # Errors
 /// Those of `report`.
@@ -193,7 +194,7 @@ pub(crate) async fn apply<P, T: AsRef<Annotation>>(
     timeout: Option<Duration>,
     mut report: impl FnMut(&T, Outcome, String) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
-    let mut open = Vec::new();
+    let (mut open, mut reported) = (Vec::new(), Ok(()));
     let written = stream::iter(all).map(async |mut one| {
         let done = write(&mut one).await;
         (one, done)
@@ -202,10 +203,11 @@ pub(crate) async fn apply<P, T: AsRef<Annotation>>(
     while let Some((one, done)) = written.next().await {
         match done {
             Ok(()) if timeout.is_some() => open.push(one),
-            Ok(()) => report(&one, Outcome::Asked, String::new())?,
-            Err(why) => report(&one, Outcome::Failed, why)?,
+            Ok(()) => reported = reported.and(report(&one, Outcome::Asked, String::new())),
+            Err(why) => reported = reported.and(report(&one, Outcome::Failed, why)),
         }
     }
+    reported?;
     let timeout = timeout.unwrap_or_default();
     let mut end = Instant::now() + timeout;
     while !open.is_empty() {

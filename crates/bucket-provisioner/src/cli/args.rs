@@ -124,7 +124,7 @@ pub(crate) enum Command {
     },
     /// Print the manual page
     Man {
-        /// Write a page for each command to this directory instead, which `man DIR/FILE` shows
+        /// Write a page for each command to this directory instead; `man DIR/FILE` shows one
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
     },

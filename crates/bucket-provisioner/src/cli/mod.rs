@@ -106,9 +106,10 @@ impl Operator {
     ///
     /// `make` constructs the store, from its own flags (`F`, a struct that derives `clap::Args`, or [`NoFlags`]) and
     /// from settings of the operator. It is called once, by the commands that call the store; to serve claims, when
-    /// this process has the lease or needs none. If it fails, the program logs the error and fails.
+    /// this process has the lease or needs none. If it fails, the program fails.
     ///
-    /// If the arguments are invalid, exits with a message and a usage hint. Errors are logged to standard error. A
+    /// If the arguments are invalid, exits with a message and a usage hint. Whoever serves claims logs errors; other
+    /// commands print them to standard error. A
     /// store that does not meet the requirements of [`Provisioner`] is refused with a message before anything else:
     /// names of parameters and reasons, and the longest name of a user.
     pub fn run<F, P, E>(self, make: impl AsyncFnOnce(F, Start) -> Result<P, E>) -> ExitCode
@@ -143,7 +144,8 @@ impl Operator {
             );
             return ExitCode::from(2);
         }
-        if !matches!(args.command, Some(Command::Run) | None) {
+        let serves = matches!(args.command, Some(Command::Run) | None);
+        if !serves {
             args.log.log(&self.identity);
         }
         let make = async |start: Start| -> Result<P, Box<dyn Error>> {
@@ -151,7 +153,7 @@ impl Operator {
             make(flags, start).await.map_err(|error| error.to_string().into())
         };
         let done = self.execute(make, &args, &own);
-        if matches!(args.command, Some(Command::Run) | None) {
+        if serves {
             return program::exit_code(done);
         }
         done.unwrap_or_else(|error| {
@@ -354,14 +356,19 @@ fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
         return print(&documents(&api::crds().map(|(_, crd)| crd))?);
     };
     for (file, crd) in api::crds() {
-        std::fs::write(dir.join(file), serde_saphyr::to_string(&crd)?).map_err(|error| cannot_write(dir, &error))?;
+        std::fs::write(dir.join(file), serde_saphyr::to_string(&crd)?)
+            .map_err(|error| cannot_write(&dir.join(file), &error))?;
     }
     Ok(())
 }
 
-/// Why nothing can be written to `dir`.
-fn cannot_write(dir: &Path, error: &std::io::Error) -> String {
-    format!("cannot write to --output-dir {}: {error}; create the directory, or name another one", dir.display())
+/// Why a file of `--output-dir`, or one there, cannot be written.
+fn cannot_write(path: &Path, error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::NotFound => "; create the directory that --output-dir names",
+        _ => "",
+    };
+    format!("cannot write {}: {error}{remedy}", path.display())
 }
 
 /// The class parameters of a store, and those that all stores share, as a table in Markdown.

@@ -211,7 +211,7 @@ pub(crate) fn adopted(claim: &ClaimId) -> Notice {
 fn remedy(actions: &[Action]) -> String {
     let means = |action: &Action| match action {
         Action::Remove => {
-            "remove (delete the access, and the bucket with all its content unless its reclaimPolicy is Retain)"
+            "remove (delete the access, and the bucket with all its content unless its reclaimPolicy is Retain or the claim was never Bound)"
         }
         Action::Revoke => "revoke (delete the access, keep the bucket)",
         Action::Forget => "forget (delete only this ObjectBucket)",
@@ -367,9 +367,9 @@ mod tests {
 
     #[test]
     fn messages_name_the_bucket_and_the_remedy() {
-        insta::assert_snapshot!(scheduled(&stored(), Timestamp::UNIX_EPOCH).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is deleted with all its content at 1970-01-01T00:00:00Z; until then the claim gets it back if it is created again with the annotation objectbucket.io/undo-delete=yes; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket with all its content unless its reclaimPolicy is Retain)"#);
+        insta::assert_snapshot!(scheduled(&stored(), Timestamp::UNIX_EPOCH).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is deleted with all its content at 1970-01-01T00:00:00Z; until then the claim gets it back if it is created again with the annotation objectbucket.io/undo-delete=yes; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket with all its content unless its reclaimPolicy is Retain or the claim was never Bound)"#);
         let published = Stored { record: Record { credentials_published: true, ..stored().record }, ..stored() };
-        insta::assert_snapshot!(retained(&published, &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket with all its content unless its reclaimPolicy is Retain)"#);
+        insta::assert_snapshot!(retained(&published, &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket with all its content unless its reclaimPolicy is Retain or the claim was never Bound)"#);
         assert!(retained(&stored(), &Retained::NotEmpty).message.contains("before remove, empty it by hand"));
         insta::assert_snapshot!(without_values(&retained(&published, &Retained::NotEmpty).message), @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty"#);
     }

@@ -56,11 +56,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* Labels and annotations of an object: those of all objects, and its own .labels and .annotations. */}}
 {{- define "provisioner.metadata" -}}
 labels:
-  {{- include "provisioner.labels" .root | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-{{- with merge dict (default dict .annotations) .root.Values.commonAnnotations }}
+  {{- toYaml (merge dict (default dict .labels) (include "provisioner.labels" .root | fromYaml)) | nindent 2 }}
+{{- with merge dict (default dict .annotations) (default dict .root.Values.commonAnnotations) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

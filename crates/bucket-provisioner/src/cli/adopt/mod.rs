@@ -127,13 +127,12 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
             }
         }
     }
-    let mut keys = stream::iter(&adoptions).map(|adoption| keys(session, adoption)).buffered(AT_ONCE);
-    for adoption in &adoptions {
-        for line in lines(adoption, &cluster).into_iter().chain(keys.next().await.flatten()) {
+    let keys = stream::iter(&adoptions).map(|adoption| keys_line(session, adoption)).buffered(AT_ONCE);
+    for (adoption, keys) in adoptions.iter().zip(keys.collect::<Vec<_>>().await) {
+        for line in lines(adoption, &cluster).into_iter().chain(keys) {
             progress(args.output, &line)?;
         }
     }
-    drop(keys);
     if !adoptions.is_empty()
         && let Some(warning) = annotate::operator_status(session).await.warning()
     {
@@ -293,7 +292,7 @@ fn lines(adoption: &Annotation, cluster: &str) -> Vec<String> {
 }
 
 /// The line about the claim's keys, if it has some of its own.
-async fn keys<P>(session: &Session<P>, adoption: &Annotation) -> Option<String> {
+async fn keys_line<P>(session: &Session<P>, adoption: &Annotation) -> Option<String> {
     let record = codec::read(&adoption.object).ok()?.record;
     if record.plan.user.is_none() || record.plan.service_account.is_some() {
         return None;
@@ -308,7 +307,9 @@ async fn keys<P>(session: &Session<P>, adoption: &Annotation) -> Option<String> 
         Ok(Some(secret)) if is_the_claims(&secret.metadata) => {
             "those in the claim's Secret; new ones if they do not work: restart the apps then"
         }
-        Ok(Some(_)) => "none until you delete the Secret of the claim's name, which is not the claim's",
+        Ok(Some(_)) => {
+            "none while a Secret of the claim's name exists that is not the claim's: delete it if no app uses it"
+        }
         Ok(None) => "new ones, because the claim has no Secret: restart the apps",
         Err(_) => "not known, because the claim's Secret cannot be read",
     };

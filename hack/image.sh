@@ -17,8 +17,9 @@ makes it for others, too.
   --tag      name of the image (default: aws-s3-provisioner:VERSION)
 
 SOURCE, REVISION and CREATED of the environment become labels of the image: where the
-source is (remedies of doctor link to its pages), the commit (default: that of this folder), and the time (default: that of
-the commit). With SOURCE_DATE_EPOCH, podman and buildah give all files this time.
+source is (remedies of doctor link to its pages), the commit (default: that of this
+folder), and the time (default: that of the commit). With SOURCE_DATE_EPOCH, podman
+and buildah give all files this time.
 END
 }
 

@@ -109,9 +109,8 @@ impl Operator {
     /// this process has the lease or needs none. If it fails, the program fails.
     ///
     /// If the arguments are invalid, exits with a message and a usage hint. Whoever serves claims logs errors; other
-    /// commands print them to standard error. A
-    /// store that does not meet the requirements of [`Provisioner`] is refused with a message before anything else:
-    /// names of parameters and reasons, and the longest name of a user.
+    /// commands print them to standard error. A store that does not meet the requirements of [`Provisioner`] is refused
+    /// with a message before anything else: names of parameters and reasons, and the longest name of a user.
     pub fn run<F, P, E>(self, make: impl AsyncFnOnce(F, Start) -> Result<P, E>) -> ExitCode
     where
         F: clap::Args,

@@ -16,12 +16,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::judge::Held;
+use super::judge::{self, Held};
 use super::lost;
 use super::orphan::Orphan;
 use super::places::{self, Place};
-use super::{AT_ONCE, judge};
 use crate::api::{Guard, ObjectBucket};
+use crate::cli::annotate::AT_ONCE;
 use crate::cli::output::counted;
 use crate::cli::session::{self, Session, refused};
 use crate::cli::view::{Classes, Records, View};

@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::timeout;
 
+use super::judge;
 use super::orphan::Orphan;
-use super::{AT_ONCE, judge};
 use crate::api::ConditionStatus;
+use crate::cli::annotate::AT_ONCE;
 use crate::cli::session::Session;
 use crate::cli::usage::{Unknown, usage};
 use crate::decide::claim::Claim;

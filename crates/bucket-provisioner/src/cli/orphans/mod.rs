@@ -32,9 +32,6 @@ use crate::decide::action::Action;
 use crate::store::Provisioner;
 use operator_runtime::values::duration;
 
-/// How many suspects are read at the same time.
-const AT_ONCE: usize = 16;
-
 /// Exit code if there are orphans.
 pub(crate) const FOUND: u8 = 3;
 

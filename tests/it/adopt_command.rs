@@ -150,6 +150,21 @@ async fn the_operators_refusal_is_shown() {
 }
 
 #[tokio::test]
+async fn what_prevents_the_adoption_is_shown() {
+    let world = World::new().await;
+    let restored = Restored::new(&world, true).await;
+    world.account.delete_object(&restored.bucket, "precious").await;
+    world.account.s3.delete_bucket().bucket(&restored.bucket).send().await.unwrap();
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason(CLAIM, "AdoptionNeeded").await;
+    let shown = Tool::run(&world, &["adopt", CLAIM, "--yes", "--timeout", "30s"], "").await;
+    assert!(shown.code == 1 && shown.out.contains("the claim reports BucketGone"), "{shown:?}");
+    let again = Tool::run(&world, &["adopt", CLAIM], "").await;
+    assert!(again.out.contains("nothing to adopt; it reports BucketGone"), "{again:?}");
+    operator.stop().await;
+}
+
+#[tokio::test]
 async fn the_plan_shows_which_keys_the_claim_will_have() {
     let world = World::new().await;
     Restored::new(&world, true).await;

@@ -55,8 +55,12 @@ async fn claims_that_need_attention_are_shown_first() {
     assert_eq!(photos["objectBucket"], world.record_name("photos"));
     assert_eq!(claims["claims"][0]["attention"], "needed");
 
+    let theirs = Tool::run(&world, &["status", "theirs"], "").await;
+    assert!(theirs.code == 1 && theirs.err.contains("if that is a typing error"), "{theirs:?}");
+    assert!(theirs.err.contains(&foreign) && theirs.err.contains(&neighbour.provisioner), "{theirs:?}");
+
     let table = Tool::run(&world, &["status"], "").await.out;
-    assert!(table.contains("3 claims: 1 need attention, 1 in progress, 1 fine"), "{table}");
+    assert!(table.contains("3 claims: 1 needs attention, 1 in progress, 1 fine"), "{table}");
     assert!(table.contains("InvalidClassParameter") && !table.contains('\u{1b}'), "no colours in a pipe: {table}");
     let wide = Tool::run(&world, &["status", "-o", "wide"], "").await.out;
     assert!(wide.contains("regoin"), "{wide}");

@@ -205,7 +205,16 @@ pub(crate) enum CannotUndo {
     /// The claim named another class.
     OtherClass,
     /// There are several, and the claim names none of them.
-    Several { records: Vec<String> },
+    Several { kept: Vec<KeptBucket> },
+}
+
+/// The bucket of a deleted claim. Users may not read ObjectBuckets, so a message has what identifies it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptBucket {
+    pub(crate) record: String,
+    pub(crate) bucket: String,
+    /// When the claim was deleted.
+    pub(crate) released_at: String,
 }
 
 /// How many ObjectBuckets a message names.
@@ -219,9 +228,12 @@ fn cannot_undo(why: &CannotUndo) -> String {
         }
         CannotUndo::OtherNamespace => "the deleted claim was in a previous namespace of this name",
         CannotUndo::OtherClass => "the deleted claim named another StorageClass",
-        CannotUndo::Several { records } => {
-            let named: Vec<_> = records.iter().take(NAMED).map(String::as_str).collect();
-            let others = if records.len() > NAMED { " and others" } else { "" };
+        CannotUndo::Several { kept } => {
+            let named = kept.iter().take(NAMED).map(|KeptBucket { record, bucket, released_at }| {
+                format!("{record} (bucket {bucket:?}, claim deleted at {released_at})")
+            });
+            let named: Vec<_> = named.collect();
+            let others = if kept.len() > NAMED { " and others" } else { "" };
             return format!(
                 "the buckets of several deleted claims of this name are kept: write the right one of these ObjectBuckets into spec.objectBucketName: {}{others}",
                 named.join(", ")

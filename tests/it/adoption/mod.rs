@@ -262,6 +262,29 @@ async fn a_claim_with_a_bucket_of_its_own_adopts_no_other() {
     operator.stop().await;
 }
 
+/// For an admin who has only the manifest of the claim.
+#[tokio::test]
+async fn a_refused_adoption_says_how_to_recreate_the_claim() {
+    let world = World::new().await;
+    let lost = Lost::bind(&world, Made::Generated).await;
+    world.forget_object(&world.claims(), CLAIM).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_orphaned(&lost.record, "ClaimGone").await;
+    world.set_action(&lost.record, "adopt").await;
+    let message = world.wait_orphaned(&lost.record, "ActionRefused").await;
+    assert!(message.contains(&format!("spec.objectBucketName: {}", lost.record)), "{message}");
+    world.wait_action_removed(&lost.record).await;
+
+    let spec = json!({
+        "storageClassName": lost.class, "generateBucketName": "photos", "objectBucketName": lost.record,
+    });
+    world.claim_with(CLAIM, spec).await;
+    world.wait_reason(CLAIM, "AdoptionNeeded").await;
+    world.set_action(&lost.record, "adopt").await;
+    lost.assert_adopted(&world, Made::Generated).await;
+    operator.stop().await;
+}
+
 #[tokio::test]
 async fn a_claim_deleted_before_its_adoption_removes_nothing() {
     let world = World::new().await;

@@ -73,7 +73,7 @@ async fn a_bucket_stays_for_the_time_that_its_class_sets() {
     let message = world.wait_condition(&used.record, "DeletionScheduled", "Scheduled").await;
     used.assert_kept(&world, "photos").await;
     let at = state(&world, &used.record, "deleteAt").await.unwrap();
-    assert_eq!(state(&world, &used.record, "onDelete").await.as_deref(), Some("after:7days"));
+    assert_eq!(state(&world, &used.record, "onDelete").await.as_deref(), Some("after:7d"));
     assert!(message.contains(&at) && message.contains(&used.bucket), "{message}");
     let left = at.parse::<Timestamp>().unwrap().duration_since(Timestamp::now()).as_secs();
     assert!((6 * 86_400..=7 * 86_400).contains(&left), "{left} s");
@@ -196,6 +196,28 @@ async fn a_later_namespace_of_the_name_does_not_get_the_bucket() {
     assert!(message.contains("previous namespace"), "{message}");
 
     // An admin can give it the bucket all the same.
+    world.set_action(&used.record, "adopt").await;
+    world.wait_bound("photos").await;
+    assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
+}
+
+/// The ObjectBuckets still exist; only the claims are restored.
+#[tokio::test]
+async fn claims_of_a_deleted_namespace_can_be_restored() {
+    let world = World::new().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    let used = Used::claim(&world, "photos", &class).await;
+    world.wait_reason("photos", "Bound").await;
+    let backup = world.back_up("photos").await;
+    delete(&world, "photos").await;
+    let patch = json!({ "spec": { "additionalState": { "namespaceUID": "11111111-2222-3333-4444-555555555555" } } });
+    world.records().patch(&used.record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    for object in [&backup.secret, &backup.config_map, &backup.claim] {
+        world.restore(object).await;
+    }
+    world.wait_reason("photos", "AdoptionNeeded").await;
+    used.assert_kept_for(&world).await;
     world.set_action(&used.record, "adopt").await;
     world.wait_bound("photos").await;
     assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);

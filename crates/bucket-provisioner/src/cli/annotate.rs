@@ -160,14 +160,18 @@ impl Annotation {
         };
         let found = session.find_claim(&self.claim.namespace, &self.claim.name).await?;
         let claim = found.map(|found| Claim::read(&found, &session.label()));
-        let is_adopted =
-            |claim: &Claim| record::claim_uid(&object) == Some(&claim.id.uid) && action::action(&object) == Ok(None);
-        let Some(claim) = claim.filter(is_adopted) else { return Ok(reported(&object)) };
-        Ok(match claim.condition(reasons::READY) {
+        let is_its = |claim: &Claim| record::claim_uid(&object) == Some(&claim.id.uid);
+        let Some(claim) = claim.filter(is_its) else { return Ok(reported(&object)) };
+        let ready = claim.condition(reasons::READY);
+        Ok(match ready {
+            // The operator has begun, and the claim reports what prevents the rest, such as a bucket that is gone.
+            Some(ready) if ready.status != ConditionStatus::True && ready.reason != reasons::ADOPTION_NEEDED => {
+                (Outcome::Waiting, format!("the claim reports {}: {}", ready.reason, ready.message))
+            }
+            _ if action::action(&object) != Ok(None) => reported(&object),
             Some(ready) if ready.status == ConditionStatus::True => (Outcome::Done, String::new()),
-            Some(ready) => (Outcome::Waiting, format!("{}: {}", ready.reason, ready.message)),
             None if claim.bound() => (Outcome::Done, String::new()),
-            None => (Outcome::Waiting, "the claim has no condition Ready yet".to_owned()),
+            _ => (Outcome::Waiting, "the claim does not report the adoption yet".to_owned()),
         })
     }
 

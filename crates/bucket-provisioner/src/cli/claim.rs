@@ -24,7 +24,9 @@ use operator_runtime::program::print;
 const OF_OTHER_LOGINS: [&str; 2] = ["AWS_PROFILE", "AWS_SESSION_TOKEN"];
 /// What another claim has left there, and this one may lack.
 const OF_OTHER_CLAIMS: [&str; 4] =
-    ["AWS_ENDPOINT_URL", wire::config::AWS_ENDPOINT_URL_S3, wire::config::BUCKET_PREFIX, "AWS_S3_ADDRESSING_STYLE"];
+    ["AWS_ENDPOINT_URL", wire::config::AWS_ENDPOINT_URL_S3, wire::config::BUCKET_PREFIX, ADDRESSING_STYLE];
+/// What S3 stores add; whoever may edit the ConfigMap gains nothing by it.
+const ADDRESSING_STYLE: &str = "AWS_S3_ADDRESSING_STYLE";
 /// So that a script whose `eval` has failed does not continue with another claim.
 const NOTHING: &str = "unset BUCKET_NAME AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY; false\n";
 
@@ -84,7 +86,7 @@ async fn show<P>(session: &Session<P>, args: &EnvArgs) -> Result<(), Box<dyn Err
         Format::Yaml => print(&serde_saphyr::to_string(&variables)?),
         Format::Name => print(&variables.keys().map(|name| clean(name) + "\n").collect::<String>()),
         Format::Table | Format::Wide => {
-            for name in variables.keys().filter(|name| !wire::is_standard_output(name)) {
+            for name in variables.keys().filter(|name| !is_exported(name)) {
                 eprintln!("{} is left out, because others may have written it; `-o json` shows it", clean(name));
             }
             print(&commands(&variables))
@@ -92,20 +94,21 @@ async fn show<P>(session: &Session<P>, args: &EnvArgs) -> Result<(), Box<dyn Err
     }
 }
 
-/// The standard variables as commands of a shell. Whoever may edit the ConfigMap could add `PATH` or `PROMPT_COMMAND`.
+fn is_exported(name: &str) -> bool {
+    wire::is_standard_output(name) || name == ADDRESSING_STYLE
+}
+
+/// The known variables as commands of a shell. Whoever may edit the ConfigMap could add `PATH` or `PROMPT_COMMAND`.
 fn commands(variables: &BTreeMap<String, String>) -> String {
     let mut text = String::new();
-    for (name, value) in variables.iter().filter(|(name, _)| wire::is_standard_output(name)) {
+    for (name, value) in variables.iter().filter(|(name, _)| is_exported(name)) {
         let value = clean(value).replace('\'', r"'\''");
         // Writing to a String does not fail.
         let _ = writeln!(text, "export {name}='{value}';");
     }
     // A claim without keys leaves the login of the user.
     let of_logins = OF_OTHER_LOGINS.into_iter().filter(|_| variables.contains_key(wire::secret::ACCESS_KEY_ID));
-    for name in of_logins
-        .chain(OF_OTHER_CLAIMS)
-        .filter(|name| !variables.contains_key(*name) || !wire::is_standard_output(name))
-    {
+    for name in of_logins.chain(OF_OTHER_CLAIMS).filter(|name| !variables.contains_key(*name) || !is_exported(name)) {
         let _ = writeln!(text, "unset {name};");
     }
     text

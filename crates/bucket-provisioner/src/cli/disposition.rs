@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn the_time_and_condition_of_the_deletion_are_shown() {
         let later = dispositions(|record| record.plan.on_delete = OnDelete::After(Duration::from_secs(604_800)), &[]);
-        assert!(later[0].0 && later[0].1.contains("after:7days"), "{later:?}");
+        assert!(later[0].0 && later[0].1.contains("after:7d"), "{later:?}");
         let if_empty = dispositions(|record| record.plan.on_delete = OnDelete::IfEmpty, &[]);
         assert!(if_empty[0].1.contains("ifEmpty"), "{if_empty:?}");
         let unpublished = dispositions(|record| record.credentials_published = false, &[]);

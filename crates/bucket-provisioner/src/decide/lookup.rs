@@ -7,8 +7,8 @@ use crate::decide::action::Action;
 use crate::decide::claim::Claim;
 use crate::decide::record::Stored;
 use crate::decide::release::{Release, UndoRequest};
-use crate::decide::{codec, record};
-use crate::error::{CannotUndo, Error, RecordProblem};
+use crate::decide::{codec, record, release};
+use crate::error::{CannotUndo, Error, KeptBucket, RecordProblem};
 
 /// A name that a claim's record may have, with what was read under it.
 #[derive(Debug)]
@@ -154,10 +154,17 @@ fn one_of(mut deleted: Vec<(bool, Box<Stored>)>) -> Found {
     match <[_; 1]>::try_from(deleted) {
         Ok([(_, stored)]) => Found::ToAdopt(stored),
         Err(several) => {
-            let records = several.into_iter().map(|(_, stored)| stored.name).collect();
-            Found::NothingToUndo { why: CannotUndo::Several { records } }
+            let mut kept: Vec<_> = several.into_iter().map(|(_, stored)| kept(*stored)).collect();
+            // The latest is most often the right one.
+            kept.sort_by(|a, b| b.released_at.cmp(&a.released_at));
+            Found::NothingToUndo { why: CannotUndo::Several { kept } }
         }
     }
+}
+
+fn kept(stored: Stored) -> KeptBucket {
+    let released_at = stored.release.map(|release| release::text(release.at)).unwrap_or_default();
+    KeptBucket { record: stored.name, bucket: stored.record.plan.bucket, released_at }
 }
 
 /// The claim's ObjectBucket with the reference to the claim, which some CRDs prune.
@@ -346,8 +353,9 @@ mod tests {
         };
         let candidates = || vec![candidate("obc-a", 1), candidate("obc-b", 9), candidate("obc-c", 5)];
         let found = look_up(&undoing("new"), candidates(), &surroundings()).unwrap();
-        let Found::NothingToUndo { why: CannotUndo::Several { records } } = found else { panic!("{found:?}") };
-        assert_eq!(records, ["obc-a", "obc-b", "obc-c"]);
+        let Found::NothingToUndo { why: CannotUndo::Several { kept } } = found else { panic!("{found:?}") };
+        assert_eq!(kept.iter().map(|kept| &*kept.record).collect::<Vec<_>>(), ["obc-b", "obc-c", "obc-a"]);
+        assert_eq!(kept[0].released_at, release::text(at(9)));
         let mut named = claim("new", Some("obc-c"));
         named.undo_request = Some("yes".into());
         let Ok(Found::ToAdopt(stored)) = look_up(&named, candidates(), &surroundings()) else { panic!() };

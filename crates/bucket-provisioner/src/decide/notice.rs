@@ -309,8 +309,10 @@ pub(super) fn not_here(stored: &Stored) -> Notice {
 
 pub(super) fn no_claim(stored: &Stored) -> Notice {
     let claim = &stored.record.claim;
-    let why =
-        format!("claim {claim} does not exist; restore or create it first, then annotate this ObjectBucket again");
+    let why = format!(
+        "claim {claim} does not exist; restore it, or create it with spec.objectBucketName: {}, so that it gets no new bucket; then annotate this ObjectBucket again",
+        stored.name
+    );
     refused(stored, &why)
 }
 
@@ -324,7 +326,8 @@ pub(super) fn claim_is_leaving(stored: &Stored) -> Notice {
 
 pub(super) fn claim_has_another(stored: &Stored, claim: &ClaimId, record: &str) -> Notice {
     let why = format!(
-        "claim {claim} already has ObjectBucket {record:?}; delete the claim (what happens to its bucket is in its StorageClass), create it again, then annotate this ObjectBucket again"
+        "claim {claim} already has ObjectBucket {record:?}; to let it adopt this one instead, delete the claim (what happens to its bucket is in its StorageClass), create it again with spec.objectBucketName: {}, so that it gets no new bucket, then annotate this ObjectBucket again",
+        stored.name
     );
     refused(stored, &why)
 }

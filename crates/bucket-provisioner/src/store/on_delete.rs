@@ -34,7 +34,12 @@ impl fmt::Display for OnDelete {
         match self {
             Self::Purge => f.write_str(PURGE),
             Self::IfEmpty => f.write_str(IF_EMPTY),
-            Self::After(time) => write!(f, "{AFTER}{}", humantime::format_duration(*time)),
+            Self::After(time) => {
+                let seconds = time.as_secs();
+                let units = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
+                let (unit, letter) = units.into_iter().find(|(unit, _)| seconds % unit == 0).unwrap_or((1, 's'));
+                write!(f, "{AFTER}{}{letter}", seconds / unit)
+            }
         }
     }
 }
@@ -97,16 +102,19 @@ mod tests {
 
     #[test]
     fn each_value_is_read_back_as_it_is_recorded() {
-        let week = Duration::from_secs(7 * 24 * 60 * 60);
-        for (written, parsed) in [
-            ("purge", OnDelete::Purge),
-            ("ifEmpty", OnDelete::IfEmpty),
-            ("after:7d", OnDelete::After(week)),
-            ("after:168h", OnDelete::After(week)),
-            ("after:90s", OnDelete::After(Duration::from_secs(90))),
+        let after = |hours: u64| OnDelete::After(Duration::from_secs(hours * 3_600));
+        for (written, parsed, recorded) in [
+            ("purge", OnDelete::Purge, "purge"),
+            ("ifEmpty", OnDelete::IfEmpty, "ifEmpty"),
+            ("after:7d", after(168), "after:7d"),
+            ("after:168h", after(168), "after:7d"),
+            ("after:1day 12h", after(36), "after:36h"),
+            ("after:90m", OnDelete::After(Duration::from_secs(5_400)), "after:90m"),
+            ("after:90s", OnDelete::After(Duration::from_secs(90)), "after:90s"),
         ] {
             assert_eq!(written.parse(), Ok(parsed));
-            assert_eq!(parsed.to_string().parse(), Ok(parsed));
+            assert_eq!(parsed.to_string(), recorded);
+            assert_eq!(recorded.parse(), Ok(parsed));
         }
     }
 

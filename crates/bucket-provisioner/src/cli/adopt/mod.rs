@@ -24,12 +24,13 @@ use super::output::{self, Format, claim_name, clean, progress};
 use super::prompt;
 use super::session::{self, Session, refused};
 use super::view::View;
-use crate::api::{ObjectBucket, Unreadable};
+use crate::api::{ConditionStatus, ObjectBucket, Unreadable};
 use crate::controller::of_claim;
 use crate::decide::action::Action;
 use crate::decide::claim::Claim;
 use crate::decide::output_data::{PreviousOwner, is_of};
 use crate::decide::{codec, record};
+use crate::reasons::READY;
 use crate::store::{ClaimId, Provisioner};
 use operator_runtime::values::duration;
 
@@ -119,7 +120,11 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
             Ok(Some(adoption)) => adoptions.push(adoption),
             Ok(None) if args.all => {}
             Ok(None) => {
-                progress(args.output, &format!("claim {name} has its ObjectBucket already; there is nothing to adopt"))?
+                let ready = claim.condition(READY).filter(|ready| ready.status == ConditionStatus::False);
+                let problem = ready.map(|ready| format!("; it reports {}: {}", ready.reason, ready.message));
+                let problem = problem.unwrap_or_default();
+                let message = format!("claim {name} has its ObjectBucket already; there is nothing to adopt{problem}");
+                progress(args.output, &message)?
             }
             Err(problem) => {
                 eprintln!("claim {name}: {}", clean(&problem.to_string()));

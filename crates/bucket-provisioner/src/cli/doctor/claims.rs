@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::api::{ClaimPhase, ConditionStatus};
 use crate::cli::output::{counted, listed};
 use crate::cli::view::View;
-use crate::decide::claim::Claim;
+use crate::decide::claim::{Claim, LabelOwner};
 use crate::decide::class::ClassLookup;
 use crate::reasons;
 use crate::store::Finding;
 
+const SEE: &str = "the command `status` shows them, and the command `reasons` explains each reason";
+
 pub(super) fn examine(view: &View) -> Vec<Finding> {
     let (mut all, mut lost, mut missing_classes) = (0_usize, 0_usize, BTreeSet::new());
     // By the reason.
-    let mut waiting: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut waiting, mut outdated) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
     for claim in view.claims.iter().filter(|claim| view.is_shown(claim)) {
         // What is bound no longer needs its class.
         let is_served = matches!(claim.status.phase, Some(ClaimPhase::Bound | ClaimPhase::Released));
@@ -25,6 +27,8 @@ pub(super) fn examine(view: &View) -> Vec<Finding> {
         all += 1;
         if let Some(reason) = waits_for(claim) {
             *waiting.entry(reason).or_default() += 1;
+        } else if let Some(reason) = outdated_by(claim) {
+            *outdated.entry(reason.to_owned()).or_default() += 1;
         }
     }
     let number: usize = waiting.values().sum();
@@ -37,13 +41,16 @@ pub(super) fn examine(view: &View) -> Vec<Finding> {
             _ => format!("all {all} claims of these classes are ready"),
         })
     } else {
-        let reasons =
-            waiting.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ");
         let (all, are) = (counted(all, "claim", "claims"), if number == 1 { "is" } else { "are" });
         about
-            .warning(format!("{number} of {all} of these classes {are} not ready: {reasons}"))
-            .with_remedy("the command `status` shows them, and the command `reasons` explains each reason")
+            .warning(format!("{number} of {all} of these classes {are} not ready: {}", by_reason(&waiting)))
+            .with_remedy(SEE)
     }];
+    if !outdated.is_empty() {
+        let claims = counted(outdated.values().sum::<usize>(), "ready claim is", "ready claims are");
+        let message = format!("{claims} not up to date: {}", by_reason(&outdated));
+        findings.push(Finding::about("settings").warning(message).with_remedy(SEE));
+    }
     if lost > 0 {
         let named: Vec<_> = missing_classes.into_iter().collect();
         let lost = counted(lost, "claim names a StorageClass that does", "claims name StorageClasses that do");
@@ -51,7 +58,39 @@ pub(super) fn examine(view: &View) -> Vec<Finding> {
         let finding = Finding::about("classes").warning(message);
         findings.push(finding.with_remedy("create the classes, or correct spec.storageClassName in the claims"));
     }
+    findings.extend(untouched(view));
     findings
+}
+
+fn by_reason(counts: &BTreeMap<String, usize>) -> String {
+    counts.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The claims that no provisioner has touched, although their StorageClass exists: perhaps the name of the provisioner
+/// in it has a typing error, which nothing else would report.
+fn untouched(view: &View) -> Option<Finding> {
+    let (mut number, mut classes) = (0, BTreeSet::new());
+    for claim in view.claims.iter().filter(|claim| claim.label == LabelOwner::None && !claim.finalizer) {
+        if let ClassLookup::Found(class) = view.classes.named(claim.class())
+            && class.provisioner != view.provisioner
+            && claim.status.phase.is_none()
+        {
+            number += 1;
+            classes.insert(format!("{:?} (provisioner {:?})", class.name, class.provisioner));
+        }
+    }
+    let classes: Vec<_> = classes.into_iter().collect();
+    let claims = counted(number, "claim waits", "claims wait");
+    let message = format!("{claims} for other provisioners: StorageClass {}", listed(&classes, super::NAMED));
+    let remedy =
+        "check that these provisioners run; if the name is a typing error, delete the StorageClass and create it again";
+    (number > 0).then(|| Finding::about("other provisioners").warning(message).with_remedy(remedy))
+}
+
+/// The reason of a claim that does not have what it or its class demands.
+fn outdated_by(claim: &Claim) -> Option<&str> {
+    let condition = claim.condition(reasons::UP_TO_DATE);
+    Some(condition.filter(|condition| condition.status == ConditionStatus::False)?.reason.as_str())
 }
 
 /// The reason of a claim that is not ready. A claim whose bucket was deleted in the store stays Bound.
@@ -115,8 +154,26 @@ mod tests {
             found[0].message,
             "6 of 8 claims of these classes are not ready: 2 AccessDenied, 1 BucketGone, 1 Pending, 1 Released, 1 no phase"
         );
-        assert_eq!(found.len(), 1);
+        assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(findings(&claims[..1])[0].message, "the only claim of these classes is ready");
+    }
+
+    #[test]
+    fn claims_that_are_not_up_to_date_are_reported() {
+        let conditions = json!([
+            { "type": "Ready", "status": "True", "reason": "Bound" },
+            { "type": "UpToDate", "status": "False", "reason": "EditIgnored" },
+        ]);
+        let found = findings(&[claim("fast", json!({ "phase": "Bound", "conditions": conditions }))]);
+        assert_eq!(found[1].message, "1 ready claim is not up to date: 1 EditIgnored");
+    }
+
+    #[test]
+    fn claims_that_no_provisioner_has_touched_are_reported() {
+        let found = findings(&[claim("disks", json!(null)), claim("disks", json!({}))]);
+        let expected = "2 claims wait for other provisioners: StorageClass \"disks\" (provisioner \"theirs\")";
+        assert_eq!(found[1].message, expected);
+        assert_eq!(findings(&[claim("disks", json!({ "phase": "Pending" }))]).len(), 1);
     }
 
     #[test]

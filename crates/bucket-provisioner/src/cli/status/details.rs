@@ -18,6 +18,7 @@ use crate::cli::session::{self, Session, refused};
 use crate::cli::view::{Classes, Records, View};
 use crate::cli::{reasons, usage};
 use crate::decide::claim::Claim;
+use crate::decide::class::ClassLookup;
 use crate::decide::keys::KeyNotes;
 use crate::decide::record::Stored;
 use crate::decide::{codec, keys, metadata, record, settings, teardown};
@@ -115,6 +116,19 @@ pub(crate) struct EventRow {
     pub(crate) note: String,
 }
 
+fn of_another(provisioner: &str, view: &View, claim: &Claim) -> String {
+    let id = &claim.id;
+    match view.classes.named(claim.class()) {
+        ClassLookup::Found(class) if class.provisioner != provisioner => format!(
+            "claim {id} belongs to another provisioner: its StorageClass {:?} names {:?}, not {provisioner:?}; if that is a typing error, delete the StorageClass and create it again, otherwise set --provisioner-name",
+            class.name, class.provisioner
+        ),
+        _ => {
+            format!("claim {id} belongs to another provisioner than {provisioner}; set --provisioner-name to that one")
+        }
+    }
+}
+
 /// # Errors
 /// Kubernetes refused, there is no such claim, or it belongs to another provisioner.
 pub(crate) async fn of<P: Provisioner>(
@@ -131,10 +145,7 @@ pub(crate) async fn of<P: Provisioner>(
     };
     let Some(claim) = view.claims.first() else { return Err(absent(session, &view, namespace, name)) };
     if !view.is_shown(claim) {
-        return Err(format!(
-            "claim {namespace}/{name} belongs to another provisioner than {}; set --provisioner-name to that one",
-            session.provisioner
-        ));
+        return Err(of_another(&session.provisioner, &view, claim));
     }
     let (notes, keys) = keys(session, claim).await;
     let row = Row::new(claim, view.record_of(claim), Some(&notes), Timestamp::now());

@@ -48,7 +48,7 @@ pub(crate) fn lines(rows: &[Row], wide: bool, now: Timestamp) -> Vec<String> {
 pub(crate) fn summary(rows: &[Row]) -> String {
     let count = |attention| rows.iter().filter(|row| row.attention == attention).count();
     let parts = [
-        (Attention::Needed, "need attention"),
+        (Attention::Needed, if count(Attention::Needed) == 1 { "needs attention" } else { "need attention" }),
         (Attention::Working, "in progress"),
         (Attention::Notice, "with a warning"),
         (Attention::None, "fine"),

@@ -164,7 +164,7 @@ impl Annotation {
         let Some(claim) = claim.filter(is_its) else { return Ok(reported(&object)) };
         let ready = claim.condition(reasons::READY);
         Ok(match ready {
-            // The operator has begun, and the claim reports what prevents the rest, such as a bucket that is gone.
+            // The operator has begun, and the claim reports what prevents the rest, such as a deleted bucket.
             Some(ready) if ready.status != ConditionStatus::True && ready.reason != reasons::ADOPTION_NEEDED => {
                 (Outcome::Waiting, format!("the claim reports {}: {}", ready.reason, ready.message))
             }

@@ -8,6 +8,11 @@
 {{- $content -}}
 {{- end -}}
 
+{{/* The namespace of the operator. */}}
+{{- define "provisioner.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
 {{/* Name of what is in a namespace. */}}
 {{- define "provisioner.name" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
@@ -23,7 +28,7 @@
 {{/* Name of what several releases would share: no other namespace and release has it, as neither can have a colon. */}}
 {{- define "provisioner.uniqueName" -}}
 {{- $name := include "provisioner.name" . -}}
-{{- if eq $name .Release.Namespace -}}{{ $name }}{{- else -}}{{ .Release.Namespace }}:{{ $name }}{{- end -}}
+{{- if eq $name (include "provisioner.namespace" .) -}}{{ $name }}{{- else -}}{{ include "provisioner.namespace" . }}:{{ $name }}{{- end -}}
 {{- end -}}
 
 {{/* Not `default`: all pods of the namespace that name no other one have it, and would have the operator's rights. */}}
@@ -115,7 +120,7 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- range (lookup "coordination.k8s.io/v1" "Lease" "" "").items -}}
 {{- $name := .metadata.name -}}
 {{- $serves := or (has $name $same) (and (not $.Values.watchNamespace) (regexMatch $ofOneNamespace $name)) -}}
-{{- if and $serves (ne .metadata.namespace $.Release.Namespace) (default dict .spec).holderIdentity -}}
+{{- if and $serves (ne .metadata.namespace (include "provisioner.namespace" $)) (default dict .spec).holderIdentity -}}
 {{- $problem := "An operator in namespace %s has the lease %s, and serves claims that this release would serve, too." -}}
 {{- $problem = printf $problem .metadata.namespace $name -}}
 {{- $remedy := "Two that work on the same claims hinder each other: choose another provisionerName, or uninstall that one first." -}}

@@ -349,7 +349,7 @@ async fn a_standby_is_ready_and_shows_the_lease_holder() {
     let leader = start(&world, first, &lease);
     wait_serving(first).await;
     let mut standby = start(&world, second, &lease);
-    let report = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
+    let report = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("on standby: ")).await;
     assert!(report.ends_with(" holds the lease\n"), "{report}");
     wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(0.0)).await;
     leader.terminate();
@@ -371,8 +371,8 @@ async fn of_operators_in_two_namespaces_the_second_does_not_serve() {
     let leader = start_in(&world.namespace, first);
     wait_serving(first).await;
     let mut other = start_in(&elsewhere.namespace, second);
-    let report = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
-    assert!(report.starts_with(&format!("standing by: {}", world.namespace)), "{report}");
+    let report = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("on standby: ")).await;
+    assert!(report.starts_with(&format!("on standby: {}", world.namespace)), "{report}");
     wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(0.0)).await;
     leader.terminate();
     wait_serving(second).await;

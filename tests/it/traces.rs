@@ -281,7 +281,7 @@ async fn a_standby_and_a_disabled_exporter_send_nothing() {
     let leader = start(&world, &collector, &lease, &[]);
     leader.wait_log("serving claims").await;
     let standby = start(&world, &silence, &lease, &[]);
-    standby.wait_log("standing by: another process leads").await;
+    standby.wait_log("on standby: another process leads").await;
     let uid = world.claim("photos", &class).await.uid().unwrap();
     world.wait_bound("photos").await;
     stop(standby).await;

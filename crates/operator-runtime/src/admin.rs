@@ -265,7 +265,7 @@ mod tests {
         assert!(starting.starts_with("HTTP/1.1 503") && starting.contains("who holds the lease"), "{starting}");
         observer.stands_by("another");
         let standby = get("/readyz").await;
-        assert!(standby.starts_with("HTTP/1.1 200") && standby.ends_with("standing by: another holds the lease\n"));
+        assert!(standby.starts_with("HTTP/1.1 200") && standby.ends_with("on standby: another holds the lease\n"));
         let metrics = get("/metrics").await;
         assert!(metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
         let info = "operator_build_info{program=\"a-provisioner\",version=\"1.2.3\"} 1\n";

@@ -10,7 +10,12 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Outside a Tokio runtime.
 pub fn shutdown() -> impl Future<Output = ()> + Send + 'static {
     // Both listen at once, because an earlier signal would end the process without releasing the lease.
-    let (terminate, interrupt) = (terminate(), interrupt());
+    #[cfg(unix)]
+    let (terminate, interrupt) = (received(SignalKind::terminate()), received(SignalKind::interrupt()));
+    // Windows has no SIGTERM.
+    #[cfg(windows)]
+    let (terminate, interrupt) =
+        (std::future::pending(), first(tokio::signal::windows::ctrl_c(), async |mut signals| signals.recv().await));
     async move {
         tokio::select! {
             () = terminate => tracing::debug!("received SIGTERM"),
@@ -20,24 +25,8 @@ pub fn shutdown() -> impl Future<Output = ()> + Send + 'static {
 }
 
 #[cfg(unix)]
-fn terminate() -> impl Future<Output = ()> {
-    first(signal(SignalKind::terminate()), async |mut signals| signals.recv().await)
-}
-
-#[cfg(unix)]
-fn interrupt() -> impl Future<Output = ()> {
-    first(signal(SignalKind::interrupt()), async |mut signals| signals.recv().await)
-}
-
-/// Windows has no such signal.
-#[cfg(windows)]
-fn terminate() -> impl Future<Output = ()> {
-    std::future::pending()
-}
-
-#[cfg(windows)]
-fn interrupt() -> impl Future<Output = ()> {
-    first(tokio::signal::windows::ctrl_c(), async |mut signals| signals.recv().await)
+fn received(kind: SignalKind) -> impl Future<Output = ()> {
+    first(signal(kind), async |mut signals| signals.recv().await)
 }
 
 /// Completes with the first of `signals`; never without any.

@@ -56,7 +56,7 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     let mut first = stage.start();
     let leader = stage.wait_leader(None).await;
     let mut second = stage.start();
-    second.wait_log("standing by").await;
+    second.wait_log("on standby").await;
 
     // Each has its own claim, because repeated requests for the same claim have to wait.
     let photos = Used::new(stage, "photos", &class).await;

@@ -167,7 +167,7 @@ async fn of_two_for_one_node_the_second_is_a_standby() {
     stage.submit("first", &class, json!({})).await;
     stage.wait_volume("first").await;
     let other = start(&stage, &elected);
-    seen_soon("it stands by", || other.0.log().contains("standing by")).await;
+    seen_soon("it stands by", || other.0.log().contains("on standby")).await;
     stage.submit("second", &class, json!({})).await;
     stage.wait_volume("second").await;
     assert!(!other.0.log().contains("serving claims"));

@@ -29,7 +29,7 @@ impl LeaseLog {
                  one another --provisioner-name and StorageClasses of its own"
             );
         } else {
-            tracing::info!(lease, holder, "standing by: another process leads");
+            tracing::info!(lease, holder, "on standby: another process leads");
         }
     }
 

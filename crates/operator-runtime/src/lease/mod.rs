@@ -189,7 +189,7 @@ async fn hold<W: Future>(
         };
         let Some(since) = acquired else {
             elector.withdraw().await;
-            tracing::info!("stopped while standing by");
+            tracing::info!("stopped while on standby");
             return Ok(Held::Stopped);
         };
         let (deadline, term) = Term::begin(since + elector.timing().renew_deadline());

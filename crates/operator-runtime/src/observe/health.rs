@@ -95,7 +95,7 @@ impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Starting => f.write_str("starting: it is not known yet who holds the lease"),
-            Self::StandingBy { leader } => write!(f, "standing by: {leader} holds the lease"),
+            Self::StandingBy { leader } => write!(f, "on standby: {leader} holds the lease"),
             Self::Reading => f.write_str("starting: reading the objects of the cluster"),
             Self::Serving => f.write_str("serving claims"),
             Self::Stopping => f.write_str("stopping"),

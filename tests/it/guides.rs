@@ -242,10 +242,11 @@ async fn move_back(reader: &mut Reader, here: &Cluster<'_>, there: &Cluster<'_>)
 async fn recall(reader: &mut Reader, here: &Cluster<'_>, operator: Operator) -> Operator {
     let world = here.world;
     let backup = world.back_up(CLAIM).await;
+    reader.follow(here, "back-up").await;
     operator.stop().await;
     world.lose(CLAIM).await;
     world.restore(&backup.secret).await;
-    world.restore(&backup.claim).await;
+    reader.follow(here, "restore-namespace").await;
     let operator = Operator::start(world, Kind::InProcess).await;
     world.wait_reason(CLAIM, "AdoptionNeeded").await;
     reader.follow(here, "recall").await;

@@ -86,7 +86,7 @@ pub(crate) enum Error {
     AdoptionNeeded(RecordProblem),
 
     #[error(
-        "the claim has the annotation {}, but {}; remove the annotation for a new and empty bucket, or ask an admin",
+        "the claim has the annotation {}, but {}; remove the annotation for a new and empty bucket; an admin can give it the bucket of a deleted claim of this name by annotating the ObjectBucket with objectbucket.io/orphan=adopt",
         wire::annotation::UNDO_DELETE,
         cannot_undo(.why)
     )]
@@ -204,6 +204,8 @@ pub(crate) enum CannotUndo {
     OtherNamespace,
     /// The claim named another class.
     OtherClass,
+    /// Its ObjectBucket comes from a backup, and may be outdated.
+    Restored,
     /// There are several, and the claim names none of them.
     Several { kept: Vec<KeptBucket> },
 }
@@ -228,6 +230,7 @@ fn cannot_undo(why: &CannotUndo) -> String {
         }
         CannotUndo::OtherNamespace => "the deleted claim was in a previous namespace of this name",
         CannotUndo::OtherClass => "the deleted claim named another StorageClass",
+        CannotUndo::Restored => "the ObjectBucket of the deleted claim was restored from a backup",
         CannotUndo::Several { kept } => {
             let named = kept.iter().take(NAMED).map(|KeptBucket { record, bucket, released_at }| {
                 format!("{record} (bucket {bucket:?}, claim deleted at {released_at})")

@@ -65,7 +65,7 @@ crate::reasons! {
         ACCOUNT_CHANGED = "AccountChanged": "the provisioning credentials belong to another account than bucket and user, so nothing is done", "write credentials of the previous account into the Secret; for another account, create another class and Secret", "`kubectl obc doctor` shows both accounts";
         BUCKET_NOT_EMPTY = "BucketNotEmpty": "the claim, or its class, was edited before the claim was Bound, and the first bucket is not empty", "undo the edit; or empty the bucket, if nobody needs its content; or delete the claim, and an admin decides about the bucket", "`aws s3api list-object-versions`, `list-multipart-uploads`";
         BUCKET_CONFLICT = "BucketConflict": "the claim and its ObjectBucket name different buckets, because one was edited", "restore `spec.endpoint.bucketName` and the label `objectbucket.io/bucket` of the ObjectBucket (admin). Do not tag the other bucket, or it is deleted with the claim", "the claim's ConfigMap; the bucket's tag `objectbucket.io/claim-uid`";
-        NOTHING_TO_UNDO = "NothingToUndo": "the claim asks for the bucket of a deleted claim of its namespace, name and class, but none is scheduled for deletion, or several are", "correct the class; of several, write the ObjectBucket of the right one into `spec.objectBucketName`; for a new bucket, remove the annotation `objectbucket.io/undo-delete`", "column DELETE-AT of `kubectl get objectbuckets --output wide`";
+        NOTHING_TO_UNDO = "NothingToUndo": "the claim asks for the bucket of a deleted claim of its namespace, name and class, but none is scheduled for deletion, or several are", "write the previous class, or of several ObjectBuckets the right one, into the claim; an admin can give it any of them with `kubectl obc adopt`; for a new bucket, remove the annotation `objectbucket.io/undo-delete`", "column DELETE-AT of `kubectl get objectbuckets --output wide`";
         BUCKET_IN_USE = "BucketInUse": "another ObjectBucket names the bucket of the deleted claim, or cannot be read", "wait until the other claims are deleted, or correct that ObjectBucket if no claim uses the bucket; to keep the bucket, annotate the deleted claim's ObjectBucket with `objectbucket.io/orphan=forget` (admin)", "`kubectl get objectbuckets --output custom-columns=NAME:.metadata.name,BUCKET:.spec.endpoint.bucketName`";
     }
     Class {
@@ -148,7 +148,7 @@ pub(crate) mod orphaned {
             IN_PROGRESS = "InProgress": "the operator applies the annotation, or the scheduled deletion", "wait";
             REMOVAL_FAILED = "RemovalFailed": "bucket or access could not be deleted", "correct what the message names, and the operator retries; or annotate `forget`";
             ADOPTED = "Adopted": "the claim adopted the ObjectBucket", "";
-            CLAIM_EXISTS = "ClaimExists": "the claim exists: the annotation was removed, or takes effect when the claim is deleted; a deleted ObjectBucket is kept until then, so `kubectl delete objectbucket` waits for that", "to delete bucket and access, delete the claim";
+            CLAIM_EXISTS = "ClaimExists": "the claim exists: the annotation was removed, or takes effect when the claim is deleted; a deleted ObjectBucket is kept until then, so `kubectl delete objectbucket` waits for that", "none is needed, interrupt kubectl; to delete bucket and access, delete the claim";
         }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
+use crate::support::tool::Tool;
 use crate::support::{World, ready, seen};
 use provisioner_conformance::Backup;
 
@@ -274,6 +275,8 @@ async fn a_refused_adoption_says_how_to_recreate_the_claim() {
     let message = world.wait_orphaned(&lost.record, "ActionRefused").await;
     assert!(message.contains(&format!("spec.objectBucketName: {}", lost.record)), "{message}");
     world.wait_action_removed(&lost.record).await;
+    let checked = Tool::run(&world, &["doctor"], "").await;
+    assert!(checked.out.contains("1 ObjectBucket has no claim: 1 ActionRefused"), "{checked:?}");
 
     let spec = json!({
         "storageClassName": lost.class, "generateBucketName": "photos", "objectBucketName": lost.record,

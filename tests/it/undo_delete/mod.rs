@@ -201,6 +201,30 @@ async fn a_later_namespace_of_the_name_does_not_get_the_bucket() {
     assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
 }
 
+/// It still has the annotation.
+#[tokio::test]
+async fn a_bound_claim_does_not_take_the_bucket_of_another_claim() {
+    let world = World::new().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    let first = Used::claim(&world, "photos", &class).await;
+    delete(&world, "photos").await;
+    world.claim("photos", &class).await;
+    let second = world.wait_bound("photos").await.spec.object_bucket_name.unwrap();
+    assert_ne!(second, first.record);
+    delete(&world, "photos").await;
+    let spec = json!({
+        "storageClassName": class, "generateBucketName": "photos", "objectBucketName": first.record,
+    });
+    world.create_again("photos", &spec).await;
+    assert_eq!(bucket_of(&world.wait_bound("photos").await), first.bucket);
+
+    world.forget_object(&world.records(), &first.record).await;
+    world.wait_reason("photos", "AdoptionNeeded").await;
+    assert!(state(&world, &second, "deleteAt").await.is_some(), "the deletion of the other bucket is cancelled");
+    assert_eq!(world.app("photos").await.list(&first.bucket).await.unwrap(), ["precious"]);
+}
+
 /// The ObjectBuckets still exist; only the claims are restored.
 #[tokio::test]
 async fn claims_of_a_deleted_namespace_can_be_restored() {

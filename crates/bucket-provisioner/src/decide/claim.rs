@@ -225,6 +225,12 @@ impl Claim {
         self.undo_request.as_deref().is_some_and(|value| value != "no")
     }
 
+    /// Whether the claim gets the bucket of a deleted claim. One that is Bound has its bucket: without its ObjectBucket it
+    /// must not take that of another claim.
+    pub(crate) fn undoes(&self) -> bool {
+        self.asks_to_undo() && !self.bound()
+    }
+
     /// When it was created, which the API server sets on every claim.
     pub(crate) fn asked_at(&self) -> Timestamp {
         self.created.as_ref().map_or(Timestamp::MAX, |created| created.0)

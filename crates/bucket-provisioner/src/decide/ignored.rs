@@ -73,10 +73,7 @@ fn ignored_config(spec: &ObjectBucketClaimSpec, has: Capabilities) -> Option<Str
     }
     let named: Vec<_> = keys.iter().take(CONFIG_KEYS).map(|key| format!("{:?}", settings::cut(key))).collect();
     let others = if keys.len() > CONFIG_KEYS { " and others" } else { "" };
-    Some(format!(
-        "spec.additionalConfig has no effect, because this provisioner does not know the settings {}{others}; remove them",
-        named.join(", ")
-    ))
+    Some(format!("unknown settings in spec.additionalConfig have no effect: {}{others}; remove them", named.join(", ")))
 }
 
 /// The edit of a bound claim that has no effect, if there is one.

@@ -78,6 +78,9 @@ pub(crate) fn look_up(
     let request = UndoRequest { namespace_uid: surroundings.namespace_uid, class, asked_at: surroundings.asked_at };
     let (mut to_adopt, mut restored) = (None, None);
     let (mut to_undo, mut cannot_undo) = (Vec::new(), CannotUndo::NotScheduled);
+    // The one that the claim names, if it names one.
+    let undoes =
+        |stored: &Stored, is_named| claim.undoes() && (is_named || named.is_none()) && stored.release.is_some();
     for Candidate { name, object } in candidates {
         let is_named = named.as_ref() == Some(&name);
         let object = match object {
@@ -111,18 +114,17 @@ pub(crate) fn look_up(
             Ok(stored) if may_adopt(&stored) && (is_named || to_adopt.is_none()) => {
                 to_adopt = Some(Box::new(stored));
             }
-            Ok(stored) if claim.asks_to_undo() && stored.release.is_some() && !stored.is_restored() => {
-                match undo(&stored, &request) {
-                    Ok(()) => to_undo.push((is_named, Box::new(stored))),
-                    Err(why) => cannot_undo = why,
-                }
-            }
+            Ok(stored) if undoes(&stored, is_named) && !stored.is_restored() => match undo(&stored, &request) {
+                Ok(()) => to_undo.push(Box::new(stored)),
+                Err(why) => cannot_undo = why,
+            },
+            Ok(stored) if undoes(&stored, is_named) && !is_named => cannot_undo = CannotUndo::Restored,
             _ if is_named => restored = Some(RecordProblem::Predecessor { record: name }),
             _ => {}
         }
     }
     // Nothing can have this name.
-    let nowhere = named.filter(|name| object_name(name).is_none());
+    let nowhere = named.clone().filter(|name| object_name(name).is_none());
     restored = restored.or(nowhere.map(|record| RecordProblem::NoName { record }));
     if to_adopt.is_none() && !to_undo.is_empty() {
         return Ok(one_of(to_undo));
@@ -130,7 +132,7 @@ pub(crate) fn look_up(
     match (to_adopt, restored, free_name) {
         (Some(stored), ..) => Ok(Found::ToAdopt(stored)),
         (None, Some(problem), _) => Ok(Found::Restored(problem)),
-        (None, None, _) if claim.asks_to_undo() => Ok(Found::NothingToUndo { why: cannot_undo }),
+        (None, None, _) if claim.undoes() => Ok(Found::NothingToUndo { why: cannot_undo }),
         (None, None, Some(free_name)) => Ok(Found::None { free_name }),
         (None, None, None) => Err(Error::RecordTaken { name: unique }),
     }
@@ -146,15 +148,12 @@ fn undo(stored: &Stored, request: &UndoRequest<'_>) -> Result<(), CannotUndo> {
     release.undo(request, &stored.record.class_name)
 }
 
-/// Of several buckets of deleted claims, the one that the claim names: nothing else identifies the right one.
-fn one_of(mut deleted: Vec<(bool, Box<Stored>)>) -> Found {
-    if deleted.len() > 1 && deleted.iter().any(|(is_named, _)| *is_named) {
-        deleted.retain(|(is_named, _)| *is_named);
-    }
+/// The bucket of the deleted claim. Nothing but the claim can identify the right one of several.
+fn one_of(deleted: Vec<Box<Stored>>) -> Found {
     match <[_; 1]>::try_from(deleted) {
-        Ok([(_, stored)]) => Found::ToAdopt(stored),
+        Ok([stored]) => Found::ToAdopt(stored),
         Err(several) => {
-            let mut kept: Vec<_> = several.into_iter().map(|(_, stored)| kept(*stored)).collect();
+            let mut kept: Vec<_> = several.into_iter().map(|stored| kept(*stored)).collect();
             // The latest is most often the right one.
             kept.sort_by(|a, b| b.released_at.cmp(&a.released_at));
             Found::NothingToUndo { why: CannotUndo::Several { kept } }
@@ -198,7 +197,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::api::{Guard, ObjectBucketClaim, ObjectBucketClaimSpec, wire};
+    use crate::api::{ClaimPhase, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, wire};
     use crate::decide::release::{Release, Retained, Schedule};
     use crate::decide::testing::record;
     use crate::store::{ClaimId, Record};
@@ -360,6 +359,26 @@ mod tests {
         named.undo_request = Some("yes".into());
         let Ok(Found::ToAdopt(stored)) = look_up(&named, candidates(), &surroundings()) else { panic!() };
         assert_eq!(stored.name, "obc-c");
+    }
+
+    #[test]
+    fn a_claim_takes_the_deleted_bucket_of_no_other_claim() {
+        let candidates = || {
+            let free = |name: &str| Candidate { name: name.into(), object: None };
+            vec![
+                free(PLAIN),
+                free("obc-mine"),
+                Candidate { name: "obc-a".into(), object: Some(Ok(scheduled("obc-a", 1, "ns"))) },
+            ]
+        };
+        let mut named = claim("new", Some("obc-mine"));
+        named.undo_request = Some("yes".into());
+        let found = look_up(&named, candidates(), &surroundings()).unwrap();
+        assert!(matches!(found, Found::Restored(RecordProblem::Missing { .. })), "it names another: {found:?}");
+        let mut bound = undoing("new");
+        bound.status.phase = Some(ClaimPhase::Bound);
+        let found = look_up(&bound, candidates(), &surroundings()).unwrap();
+        assert!(!matches!(found, Found::ToAdopt(_)), "it has a bucket: {found:?}");
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, fr
     let record = &stored.record;
     let (claim, bucket, uid) = (&record.claim, &record.plan.bucket, &record.claim.uid);
     let kept = format!("bucket {bucket:?} and the access to it are kept");
-    let every = remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt]);
+    let every = remedy(&[Action::Adopt, Action::Forget, Action::Revoke, Action::Remove]);
     let (reason, message) = match (from_elsewhere, present) {
         (true, _) => (
             reason::OTHER_CLUSTER,
@@ -117,7 +117,13 @@ pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, fr
                 remedy(&[Action::Adopt, Action::Forget])
             ),
         ),
-        (false, None) => (reason::CLAIM_GONE, format!("claim {claim} (uid {uid}) does not exist; {kept}; {every}")),
+        (false, None) => (
+            reason::CLAIM_GONE,
+            format!(
+                "claim {claim} (uid {uid}) does not exist; {kept}; before adopt, restore the claim, or create it with spec.objectBucketName: {}; {every}",
+                stored.name
+            ),
+        ),
         (false, Some(other)) => (
             reason::CLAIM_REPLACED,
             format!(

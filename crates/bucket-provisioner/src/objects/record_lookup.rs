@@ -30,7 +30,7 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
         return Ok(Found::None { free_name });
     }
     let (candidates, namespace) = try_join!(candidates(ctx, claim, names), async {
-        match claim.asks_to_undo() {
+        match claim.undoes() {
             true => namespaces::uid(ctx, &claim.id.namespace).await,
             false => Ok(None),
         }
@@ -63,7 +63,7 @@ async fn candidates<P>(ctx: &Context<P>, claim: &Claim, names: Vec<String>) -> R
 /// record, so a claim without it has none. If the name is not free, as the cache does not show yet, the creation of
 /// the record is refused, and the next attempt reads.
 fn free_name_of_new<P>(ctx: &Context<P>, claim: &Claim, names: &[String]) -> Option<String> {
-    let is_new = !claim.finalizer && !claim.deleting && !claim.was_bound() && !claim.asks_to_undo();
+    let is_new = !claim.finalizer && !claim.deleting && !claim.was_bound() && !claim.undoes();
     let is_taken = |name: &String| ctx.caches.records.has(name);
     if !is_new || names.iter().any(is_taken) || ctx.memory.get(&claim.id, |m| m.record_refused) {
         return None;
@@ -77,7 +77,7 @@ fn concerns<P>(ctx: &Context<P>, claim: &Claim, name: &str) -> bool {
     let Some(object) = ctx.caches.records.object(name) else { return true };
     record::claim_uid(&object).is_none_or(|uid| uid == claim.id.uid)
         || action::action(&object) != Ok(None)
-        || claim.asks_to_undo() && release::is_released(&object)
+        || claim.undoes() && release::is_released(&object)
 }
 
 /// The ObjectBuckets that name this bucket, but for one, listed now: the cache may be old, if its watch fails.

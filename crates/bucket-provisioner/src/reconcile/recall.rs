@@ -29,7 +29,9 @@ pub enum RecallError {
         provisioner: String,
     },
     /// Neither claim nor class names the bucket.
-    #[error("the claim does not name its bucket; name it with --bucket")]
+    #[error(
+        "the claim does not name its bucket; name it with --bucket (the command `orphans` lists buckets without an ObjectBucket)"
+    )]
     NoBucket,
     /// Nothing shows for which claim the bucket was created.
     #[error(

@@ -38,6 +38,8 @@ pub(super) fn choose<'a>(
     let fitting: Vec<_> = previous.iter().copied().filter(fits).collect();
     let named = fitting.iter().find(|object| wanted.named.is_some_and(|name| is_named(object, name)));
     match (named, &*fitting) {
+        // The others have buckets of other claims.
+        (None, _) if wanted.named.is_some() && wanted.bucket.is_none() => Ok(None),
         (Some(object), _) | (None, [object]) => Ok(Some(object)),
         (None, []) => Ok(None),
         (None, several) => {
@@ -92,8 +94,10 @@ mod tests {
     #[test]
     fn of_several_the_claim_or_the_admin_names_one() {
         let both = [object("one", "a"), object("two", "b")];
-        let named = Wanted { named: Some("two"), ..Wanted::default() };
-        assert_eq!(chosen(&both, named), Ok(Some("two".into())));
+        let named = |name| Wanted { named: Some(name), ..Wanted::default() };
+        assert_eq!(chosen(&both, named("two")), Ok(Some("two".into())));
+        assert_eq!(chosen(&both, named("lost")), Ok(None));
+        assert_eq!(chosen(&both[..1], named("lost")), Ok(None));
         let bucket = Wanted { bucket: Some("a"), ..Wanted::default() };
         assert_eq!(chosen(&both, bucket), Ok(Some("one".into())));
         assert!(chosen(&both, Wanted::default()).unwrap_err().contains("one, two"));

@@ -116,14 +116,24 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
     for claim in &claims {
         let name = claim.id.to_string();
         let of_its_name = by_claim.get(&(claim.id.namespace.as_str(), claim.id.name.as_str()));
-        match adoption(session, claim, of_its_name.map_or(&[][..], Vec::as_slice), unreadable, &cluster, args).await {
+        let of_its_name = of_its_name.map_or(&[][..], Vec::as_slice);
+        match adoption(session, claim, of_its_name, unreadable, &cluster, args).await {
             Ok(Some(adoption)) => adoptions.push(adoption),
             Ok(None) if args.all => {}
             Ok(None) => {
                 let ready = claim.condition(READY).filter(|ready| ready.status == ConditionStatus::False);
                 let problem = ready.map(|ready| format!("; it reports {}: {}", ready.reason, ready.message));
-                let problem = problem.unwrap_or_default();
-                let message = format!("claim {name} has its ObjectBucket already; there is nothing to adopt{problem}");
+                let mut message = format!(
+                    "claim {name} has its ObjectBucket already; there is nothing to adopt{}",
+                    problem.unwrap_or_default()
+                );
+                let others = others_of_its_name(claim, of_its_name);
+                if !others.is_empty() {
+                    message.push_str(&format!(
+                        "; other buckets of this name: {}; to get one, delete the claim (what happens to its bucket is in its StorageClass), and create it with the ObjectBucket in spec.objectBucketName",
+                        others.join(", ")
+                    ));
+                }
                 progress(args.output, &message)?
             }
             Err(problem) => {
@@ -195,6 +205,12 @@ fn by_claim<'a, P>(session: &Session<P>, view: &'a View) -> HashMap<(&'a str, &'
         }
     }
     by_claim
+}
+
+/// The ObjectBuckets of previous claims of its name, with their buckets.
+fn others_of_its_name(claim: &Claim, of_its_name: &[&ObjectBucket]) -> Vec<String> {
+    let others = of_its_name.iter().filter(|object| record::claim_uid(object) != Some(&claim.id.uid));
+    others.map(|object| format!("{} ({})", record::name(object), record::bucket(object).unwrap_or_default())).collect()
 }
 
 /// The ObjectBucket that a claim will adopt; `None` if it has its own. `of_its_name`: those that record a claim of its

@@ -43,12 +43,12 @@ pub(super) fn examine(view: &View) -> Vec<Finding> {
     } else {
         let (all, are) = (counted(all, "claim", "claims"), if number == 1 { "is" } else { "are" });
         about
-            .warning(format!("{number} of {all} of these classes {are} not ready: {}", by_reason(&waiting)))
+            .warning(format!("{number} of {all} of these classes {are} not ready: {}", super::by_reason(&waiting)))
             .with_remedy(SEE)
     }];
     if !outdated.is_empty() {
         let claims = counted(outdated.values().sum::<usize>(), "ready claim is", "ready claims are");
-        let message = format!("{claims} not up to date: {}", by_reason(&outdated));
+        let message = format!("{claims} not up to date: {}", super::by_reason(&outdated));
         findings.push(Finding::about("settings").warning(message).with_remedy(SEE));
     }
     if lost > 0 {
@@ -60,10 +60,6 @@ pub(super) fn examine(view: &View) -> Vec<Finding> {
     }
     findings.extend(untouched(view));
     findings
-}
-
-fn by_reason(counts: &BTreeMap<String, usize>) -> String {
-    counts.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The claims that no provisioner has touched, although their StorageClass exists: perhaps the name of the provisioner

@@ -20,6 +20,7 @@ mod records;
 mod report;
 mod stores;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
@@ -158,6 +159,11 @@ async fn namespaces<P>(session: &Session<P>) -> Option<Vec<String>> {
 fn unreadable(what: &str, error: &kube::Error) -> Finding {
     let message = format!("{what} cannot be read: {}", describe(error));
     Finding::about("list").unknown(message).with_remedy(format!("run this as a user who may read {what}"))
+}
+
+/// How often each reason is reported.
+fn by_reason(counts: &BTreeMap<String, usize>) -> String {
+    counts.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The finding about an error that a claim would report, too.

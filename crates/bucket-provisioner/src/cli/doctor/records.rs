@@ -3,15 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::{Unreadable, wire};
+use super::by_reason;
+use crate::api::{Condition, ConditionStatus, ObjectBucket, Unreadable, wire};
 use crate::cli::accounts::Accounts;
-use crate::cli::output::listed;
+use crate::cli::output::{counted, listed};
 use crate::cli::session::Session;
 use crate::cli::view::Records;
 use crate::controller::{read_owner, recorded_parameters};
 use crate::decide::{codec, record};
 use crate::error::Error;
+use crate::reasons::{ORPHANED, orphaned as orphaned_reason};
 use crate::store::{Finding, Provisioner, Record, SecretRef};
+
+const ACTIONS: &str = "the command `orphans` shows the possible actions";
 
 /// The ObjectBuckets of this provisioner.
 #[derive(Debug, Default)]
@@ -22,6 +26,8 @@ pub(super) struct Seen {
     unreadable: Vec<String>,
     /// Names of those that were written in another cluster.
     elsewhere: Vec<String>,
+    /// How many report that their claim no longer exists, by the reason.
+    orphaned: BTreeMap<String, usize>,
     /// By the Secret with their provisioning credentials: one of them, and the names of all.
     owners: BTreeMap<SecretRef, (Record, Vec<String>)>,
     pub(super) accounts: Accounts,
@@ -74,6 +80,17 @@ fn without_owner<P: Provisioner>(
     }
 }
 
+/// The condition of an ObjectBucket whose claim no longer exists here.
+fn orphaned(object: &ObjectBucket) -> Option<&Condition> {
+    let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
+    // Those of other clusters are reported by name.
+    conditions.find(|condition| {
+        condition.type_ == ORPHANED
+            && condition.status == ConditionStatus::True
+            && condition.reason != orphaned_reason::OTHER_CLUSTER
+    })
+}
+
 impl Seen {
     /// `cluster`: its uid; empty if it is not known.
     pub(super) fn of<P: Provisioner>(records: &Records, session: &Session<P>, cluster: &str) -> Self {
@@ -91,6 +108,9 @@ impl Seen {
         for object in records.all.iter().filter(|object| session.owns(object)) {
             seen.all += 1;
             let name = record::name(object);
+            if let Some(condition) = orphaned(object) {
+                *seen.orphaned.entry(condition.reason.clone()).or_default() += 1;
+            }
             let record = match codec::from_object(object) {
                 Ok(decoded) => decoded.record,
                 Err(problem) => {
@@ -128,8 +148,7 @@ impl Seen {
                 "these were written in another cluster, so nothing is done with them: {}",
                 listed(&self.elsewhere, super::NAMED)
             );
-            let remedy = "the command `orphans` shows the possible actions";
-            findings.push(Finding::about(WHAT).warning(message).with_remedy(remedy));
+            findings.push(Finding::about(WHAT).warning(message).with_remedy(ACTIONS));
         }
         if findings.is_empty() {
             findings.push(match self.all {
@@ -137,6 +156,11 @@ impl Seen {
                 1 => Finding::about(WHAT).good("the only ObjectBucket of this provisioner can be read"),
                 all => Finding::about(WHAT).good(format!("all {all} ObjectBuckets of this provisioner can be read")),
             });
+        }
+        if !self.orphaned.is_empty() {
+            let objects = counted(self.orphaned.values().sum::<usize>(), "ObjectBucket has", "ObjectBuckets have");
+            let message = format!("{objects} no claim: {}", by_reason(&self.orphaned));
+            findings.push(Finding::about("orphans").warning(message).with_remedy(ACTIONS));
         }
         findings
     }

@@ -31,7 +31,7 @@ impl<P: Provisioner> OrphanController<P> {
 
     /// Whether a claim asks in time for the bucket of this record, whose deletion is scheduled.
     async fn undoes(&self, stored: &Stored, claim: &Claim) -> Result<bool, Error> {
-        let (Some(release), true) = (&stored.release, claim.asks_to_undo() && !claim.bound() && !claim.deleting) else {
+        let (Some(release), true) = (&stored.release, claim.undoes() && !claim.deleting) else {
             return Ok(false);
         };
         let namespace = namespaces::uid(&self.ctx, &claim.id.namespace).await?;

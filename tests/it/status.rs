@@ -56,7 +56,7 @@ async fn claims_that_need_attention_are_shown_first() {
     assert_eq!(claims["claims"][0]["attention"], "needed");
 
     let theirs = Tool::run(&world, &["status", "theirs"], "").await;
-    assert!(theirs.code == 1 && theirs.err.contains("if that is a typing error"), "{theirs:?}");
+    assert!(theirs.code == 1 && theirs.err.contains("correct spec.storageClassName"), "{theirs:?}");
     assert!(theirs.err.contains(&foreign) && theirs.err.contains(&neighbour.provisioner), "{theirs:?}");
 
     let table = Tool::run(&world, &["status"], "").await.out;

@@ -179,7 +179,7 @@ impl Annotation {
     fn remains(&self) -> String {
         let (record, annotation) = (self.record(), wire::annotation::ORPHAN);
         format!(
-            "the annotation stays, and the operator applies it later; to remove it: `kubectl annotate ob {record} {annotation}-`"
+            "unless the operator has applied the annotation, it stays, and is applied later; to remove it: `kubectl annotate ob {record} {annotation}-`"
         )
     }
 }

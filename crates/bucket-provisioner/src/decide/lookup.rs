@@ -115,7 +115,7 @@ pub(crate) fn look_up(
                 to_adopt = Some(Box::new(stored));
             }
             Ok(stored) if undoes(&stored, is_named) && !stored.is_restored() => match undo(&stored, &request) {
-                Ok(()) => to_undo.push(Box::new(stored)),
+                Ok(()) => to_undo.push(stored),
                 Err(why) => cannot_undo = why,
             },
             Ok(stored) if undoes(&stored, is_named) && !is_named => cannot_undo = CannotUndo::Restored,
@@ -149,11 +149,11 @@ fn undo(stored: &Stored, request: &UndoRequest<'_>) -> Result<(), CannotUndo> {
 }
 
 /// The bucket of the deleted claim. Nothing but the claim can identify the right one of several.
-fn one_of(deleted: Vec<Box<Stored>>) -> Found {
+fn one_of(deleted: Vec<Stored>) -> Found {
     match <[_; 1]>::try_from(deleted) {
-        Ok([stored]) => Found::ToAdopt(stored),
+        Ok([stored]) => Found::ToAdopt(Box::new(stored)),
         Err(several) => {
-            let mut kept: Vec<_> = several.into_iter().map(|stored| kept(*stored)).collect();
+            let mut kept: Vec<_> = several.into_iter().map(kept).collect();
             // The latest is most often the right one.
             kept.sort_by(|a, b| b.released_at.cmp(&a.released_at));
             Found::NothingToUndo { why: CannotUndo::Several { kept } }

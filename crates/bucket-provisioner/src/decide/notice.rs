@@ -105,7 +105,12 @@ pub(crate) fn reports_schedule(object: &ObjectBucket) -> bool {
 pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, from_elsewhere: bool) -> Notice {
     let record = &stored.record;
     let (claim, bucket, uid) = (&record.claim, &record.plan.bucket, &record.claim.uid);
-    let kept = format!("bucket {bucket:?} and the access to it are kept");
+    let kept = match &stored.release {
+        Some(release) if release.access_is_gone() => {
+            format!("bucket {bucket:?} is kept, and the access to it was deleted")
+        }
+        _ => format!("bucket {bucket:?} and the access to it are kept"),
+    };
     let every = remedy(&[Action::Adopt, Action::Forget, Action::Revoke, Action::Remove]);
     let (reason, message) = match (from_elsewhere, present) {
         (true, _) => (
@@ -325,14 +330,17 @@ pub(super) fn no_claim(stored: &Stored) -> Notice {
 pub(super) fn claim_is_leaving(stored: &Stored) -> Notice {
     let claim = &stored.record.claim;
     let why = format!(
-        "claim {claim} is being deleted and cannot adopt this ObjectBucket; annotate the ObjectBucket again when a new claim of this name exists"
+        "claim {claim} is being deleted and cannot adopt this ObjectBucket; create the claim again with spec.objectBucketName: {}, so that it gets no new bucket, then annotate this ObjectBucket again",
+        stored.name
     );
     refused(stored, &why)
 }
 
 pub(super) fn claim_has_another(stored: &Stored, claim: &ClaimId, record: &str) -> Notice {
     let why = format!(
-        "claim {claim} already has ObjectBucket {record:?}; to let it adopt this one instead, delete the claim (what happens to its bucket is in its StorageClass), create it again with spec.objectBucketName: {}, so that it gets no new bucket, then annotate this ObjectBucket again",
+        "claim {claim} already has ObjectBucket {record:?}; to let it adopt this one instead, delete the claim (to keep its bucket, annotate {record:?} with {}={} before), create it again with spec.objectBucketName: {}, so that it gets no new bucket, then annotate this ObjectBucket again",
+        annotation::ORPHAN,
+        annotation::ORPHAN_FORGET,
         stored.name
     );
     refused(stored, &why)

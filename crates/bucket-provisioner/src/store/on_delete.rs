@@ -37,8 +37,10 @@ impl fmt::Display for OnDelete {
             Self::After(time) => {
                 let seconds = time.as_secs();
                 let units = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
-                let (unit, letter) = units.into_iter().find(|(unit, _)| seconds % unit == 0).unwrap_or((1, 's'));
-                write!(f, "{AFTER}{}{letter}", seconds / unit)
+                match units.into_iter().find(|(unit, _)| seconds % unit == 0) {
+                    Some((unit, letter)) => write!(f, "{AFTER}{}{letter}", seconds / unit),
+                    None => write!(f, "{AFTER}{}", humantime::format_duration(*time)),
+                }
             }
         }
     }
@@ -110,7 +112,7 @@ mod tests {
             ("after:168h", after(168), "after:7d"),
             ("after:1day 12h", after(36), "after:36h"),
             ("after:90m", OnDelete::After(Duration::from_secs(5_400)), "after:90m"),
-            ("after:90s", OnDelete::After(Duration::from_secs(90)), "after:90s"),
+            ("after:90s", OnDelete::After(Duration::from_secs(90)), "after:1m 30s"),
         ] {
             assert_eq!(written.parse(), Ok(parsed));
             assert_eq!(parsed.to_string(), recorded);

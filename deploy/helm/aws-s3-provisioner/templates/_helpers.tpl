@@ -137,7 +137,7 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- $instead = merge $instead (dict "concurrency" "set concurrency" "resync" "set resync" "log-format" "set log.format") }}
 {{- $instead = merge $instead (dict "verbosity" "set log.level" "v" "set log.level" "metrics-namespace-label" "set metricsNamespaceLabel") }}
 {{- $instead = merge $instead (dict "lease-name" "the chart derives it from provisionerName and watchNamespace") }}
-{{- $instead = merge $instead (dict "lease-namespace" "the lease is in the namespace of the release") }}
+{{- $instead = merge $instead (dict "lease-namespace" "the lease is in the namespace of the operator") }}
 {{- $instead = merge $instead (dict "leader-elect" "an upgrade starts new pods beside the old ones, and only the lease lets one work") }}
 {{- $instead = merge $instead (dict "all-namespaces" "set watchNamespace" "A" "set watchNamespace" "n" "set watchNamespace") }}
 {{- range .Values.extraArgs -}}

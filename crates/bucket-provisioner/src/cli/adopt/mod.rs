@@ -130,8 +130,9 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
                 let others = others_of_its_name(claim, of_its_name);
                 if !others.is_empty() {
                     message.push_str(&format!(
-                        "; other buckets of this name: {}; to get one, delete the claim (what happens to its bucket is in its StorageClass), and create it with the ObjectBucket in spec.objectBucketName",
-                        others.join(", ")
+                        "; other buckets of this name: {}; to get one, delete the claim (`{} status {name}` shows what happens to its bucket), and create it with the ObjectBucket in spec.objectBucketName",
+                        others.join(", "),
+                        session.program
                     ));
                 }
                 progress(args.output, &message)?

@@ -65,22 +65,24 @@ pub(super) fn examine(view: &View) -> Vec<Finding> {
 /// The claims that no provisioner has touched, although their StorageClass exists: perhaps the name of the provisioner
 /// in it has a typing error, which nothing else would report.
 fn untouched(view: &View) -> Option<Finding> {
-    let (mut number, mut classes) = (0, BTreeSet::new());
+    let (mut names, mut classes) = (Vec::new(), BTreeSet::new());
     for claim in view.claims.iter().filter(|claim| claim.label == LabelOwner::None && !claim.finalizer) {
         if let ClassLookup::Found(class) = view.classes.named(claim.class())
             && class.provisioner != view.provisioner
             && claim.status.phase.is_none()
         {
-            number += 1;
+            names.push(claim.id.to_string());
             classes.insert(format!("{:?} (provisioner {:?})", class.name, class.provisioner));
         }
     }
     let classes: Vec<_> = classes.into_iter().collect();
-    let claims = counted(number, "claim waits", "claims wait");
-    let message = format!("{claims} for other provisioners: StorageClass {}", listed(&classes, super::NAMED));
-    let remedy =
-        "check that these provisioners run; if the name is a typing error, delete the StorageClass and create it again";
-    (number > 0).then(|| Finding::about("other provisioners").warning(message).with_remedy(remedy))
+    let message = format!(
+        "nothing has processed {}, of StorageClass {}",
+        listed(&names, super::NAMED),
+        listed(&classes, super::NAMED)
+    );
+    let remedy = "if it is the wrong class, correct spec.storageClassName in the claim; if the class was meant for this operator, recreate it with the provisioner of the operator";
+    (!names.is_empty()).then(|| Finding::about("other provisioners").warning(message).with_remedy(remedy))
 }
 
 /// The reason of a claim that does not have what it or its class demands.
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn claims_that_no_provisioner_has_touched_are_reported() {
         let found = findings(&[claim("disks", json!(null)), claim("disks", json!({}))]);
-        let expected = "2 claims wait for other provisioners: StorageClass \"disks\" (provisioner \"theirs\")";
+        let expected = "nothing has processed /a, /a, of StorageClass \"disks\" (provisioner \"theirs\")";
         assert_eq!(found[1].message, expected);
         assert_eq!(findings(&[claim("disks", json!({ "phase": "Pending" }))]).len(), 1);
     }

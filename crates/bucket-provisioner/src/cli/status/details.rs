@@ -120,7 +120,7 @@ fn of_another(provisioner: &str, view: &View, claim: &Claim) -> String {
     let id = &claim.id;
     match view.classes.named(claim.class()) {
         ClassLookup::Found(class) if class.provisioner != provisioner => format!(
-            "claim {id} belongs to another provisioner: its StorageClass {:?} names {:?}, not {provisioner:?}; if that is a typing error, delete the StorageClass and create it again, otherwise set --provisioner-name",
+            "claim {id} belongs to another provisioner: its StorageClass {:?} names {:?}, not {provisioner:?}; if it is the wrong class, correct spec.storageClassName; if the class was meant for this operator, recreate the class",
             class.name, class.provisioner
         ),
         _ => {

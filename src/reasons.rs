@@ -15,7 +15,7 @@ bucket_provisioner::reasons! {
         PREFIX_TOO_LONG = "PrefixTooLong": "the `prefix` of the class makes the policy of the claim's user longer than IAM allows", "shorten the prefix in a new class (100 characters always fit), or the claim's name if the prefix contains it";
         BUCKET_MISSING = "BucketMissing": "the bucket that the class names does not exist", "create it, or recreate the class with the right `bucketName`", "a typing error, or another account?";
         BUCKET_CLAIMED = "BucketClaimed": "the bucket that the class names was created for another claim, and may be deleted with it", "recreate the class with another bucket, or with `allowClaimedBucket: \"yes\"` if this is intended";
-        BUCKET_GONE = "BucketGone": "somebody deleted the claim's bucket, or the one that it shares; it is not recreated without its content", "delete the claim and create a new one; copy the content from a backup", "CloudTrail's event `DeleteBucket`";
+        BUCKET_GONE = "BucketGone": "somebody deleted the claim's bucket, or the one that it shares; it is not recreated without its content", "delete the claim and create a new one; copy the content from a backup", "CloudTrail's event `DeleteBucket`; `kubectl obc retry` checks the bucket again";
         OWNERSHIP_LOST = "OwnershipLost": "the claim's bucket, or the one that it shares, has lost its tags, or is older than the claim", "if the bucket is the claim's, add the tag that the message names (PutBucketTagging replaces all tags); if the ObjectBucket was edited, restore it, and tag nothing", "creation date and content of the bucket";
         WRONG_REGION = "WrongRegion": "the bucket is in another region", "use a class for that region", "`aws s3api get-bucket-location --bucket NAME`; null is us-east-1";
     }
@@ -40,7 +40,7 @@ bucket_provisioner::reasons! {
         THROTTLED = "Throttled": "AWS limits the rate of calls; all clients of the account share that of IAM", "wait";
         STORE_BUSY = "StoreBusy": "the store is busy with something that excludes this call", "wait; the name of a deleted bucket can be busy for an hour";
         STORE_FAILING = "StoreFailing": "the store answers with server errors", "wait", "the status page of AWS; the cluster's proxies (`HTTPS_PROXY`) and gateways";
-        STORE_UNREACHABLE = "StoreUnreachable": "the store cannot be reached", "correct NetworkPolicy, proxy, DNS or endpoint", "a private network needs endpoints for S3, IAM (one for all regions) and STS";
+        STORE_UNREACHABLE = "StoreUnreachable": "the store cannot be reached", "correct NetworkPolicy, proxy, DNS, endpoint or region", "a private network needs endpoints for S3, IAM (one for all regions) and STS";
         NOT_VISIBLE_YET = "NotVisibleYet": "AWS does not show yet what was just created", "wait; stop pods that still write into a bucket that is being deleted";
         BUCKET_NOT_FOUND = "BucketNotFound": "AWS does not show the bucket, which may be new", "wait; after some minutes, check that the bucket exists";
         OBJECTS_NOT_DELETED = "ObjectsNotDeleted": "objects of a deleted claim's bucket cannot be deleted; all others are deleted", "remove the policy or the lock, or allow `s3:DeleteObjectVersion`; to keep the bucket, annotate the ObjectBucket with `objectbucket.io/orphan=forget` (admin)", "`aws s3api get-bucket-policy`, `get-object-retention`, `get-object-legal-hold`";

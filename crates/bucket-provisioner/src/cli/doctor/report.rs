@@ -94,7 +94,12 @@ impl Report {
             }
         }
         let counts = VERDICTS.map(|(verdict, ..)| format!("{} {}", mark(verdict), self.count(verdict))).join("   ");
-        let _ = writeln!(text, "\n{}: {counts}", if self.is_good() { "No problems" } else { "Problems found" });
+        let verdict = match (self.is_good(), self.count(Verdict::Warning)) {
+            (true, 0) => "No problems",
+            (true, _) => "Only warnings",
+            (false, _) => "Problems found",
+        };
+        let _ = writeln!(text, "\n{verdict}: {counts}");
         text
     }
 }
@@ -154,7 +159,7 @@ mod tests {
         let about = || Finding::about("a");
         report.add("Claims", "", [about().warning("b").with_remedy("c"), about().unknown("b").with_remedy("c")]);
         assert!(report.is_good());
-        assert!(report.text().ends_with("No problems: ✗ 0   ! 1   ? 1   ✓ 0\n"));
+        assert!(report.text().ends_with("Only warnings: ✗ 0   ! 1   ? 1   ✓ 0\n"));
     }
 
     #[test]

@@ -171,8 +171,8 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// The keys of a bound claim were replaced without a grace period.
     async fn report_replacement(&self) {
-        let note = "the claim's Secret was missing or changed, or its keys did not work: it contains new keys, and the \
-                    previous ones are deleted; restart the apps when the claim is Ready";
+        let note = "the claim's Secret was missing (as after a deletion that was undone) or changed, or its keys did not work: \
+                    it contains new keys, and the previous ones are deleted; restart the apps when the claim is Ready";
         tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
         events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, note).await;
     }

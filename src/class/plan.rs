@@ -10,10 +10,8 @@ use crate::class::pod_identity::{self, PodIdentity};
 use crate::class::region::{is_host_of_aws, s3_host};
 use crate::class::target::{Sts, Target, state};
 use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, PolicyArn};
+use bucket_provisioner::api::wire::config;
 use bucket_provisioner::store::{Endpoint, Plan, ReclaimPolicy, Record, Request};
-
-/// How apps address the bucket: in the path of the URL, or in its host. The name that COSI, Boto and Django have for it.
-const ADDRESSING_STYLE: &str = "AWS_S3_ADDRESSING_STYLE";
 
 /// Of the ConfigMap: what SDKs read that assume a role with the token of a ServiceAccount.
 pub(crate) const ROLE_ARN: &str = "AWS_ROLE_ARN";
@@ -61,7 +59,7 @@ pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environ
     // AWS's certificates are for hosts without a period in the bucket's name.
     let in_path = class.addressing == Addressing::Path || plan.bucket.contains('.');
     let style = if in_path { "path" } else { "virtual" };
-    plan.outputs.insert(ADDRESSING_STYLE.to_owned(), style.to_owned());
+    plan.outputs.insert(config::AWS_S3_ADDRESSING_STYLE.to_owned(), style.to_owned());
     if class.oidc.is_some() {
         // SDKs cannot derive another endpoint than AWS's own from the region.
         let record = Record::new(request.claim.clone(), request.class_name, ReclaimPolicy::Retain, plan.clone());

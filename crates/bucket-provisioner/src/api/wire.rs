@@ -112,6 +112,9 @@ pub mod config {
     pub const BUCKET_PREFIX: &str = "BUCKET_PREFIX";
     /// URL of the S3 endpoint, as AWS SDKs read it; only for other endpoints than AWS's default one.
     pub const AWS_ENDPOINT_URL_S3: &str = "AWS_ENDPOINT_URL_S3";
+    /// How apps address the bucket: `path` of the URL, or `virtual` host. The name that COSI, Boto and Django have for it;
+    /// only where the store adds it.
+    pub const AWS_S3_ADDRESSING_STYLE: &str = "AWS_S3_ADDRESSING_STYLE";
 }
 
 /// Whether a key of Secret or ConfigMap is a standard one. What a store adds has other keys, in both, because apps read

@@ -23,10 +23,12 @@ use operator_runtime::program::print;
 /// What another login has left in a shell, and what does not fit the keys of a claim.
 const OF_OTHER_LOGINS: [&str; 2] = ["AWS_PROFILE", "AWS_SESSION_TOKEN"];
 /// What another claim has left there, and this one may lack.
-const OF_OTHER_CLAIMS: [&str; 4] =
-    ["AWS_ENDPOINT_URL", wire::config::AWS_ENDPOINT_URL_S3, wire::config::BUCKET_PREFIX, ADDRESSING_STYLE];
-/// What S3 stores add; whoever may edit the ConfigMap gains nothing by it.
-const ADDRESSING_STYLE: &str = "AWS_S3_ADDRESSING_STYLE";
+const OF_OTHER_CLAIMS: [&str; 4] = [
+    "AWS_ENDPOINT_URL",
+    wire::config::AWS_ENDPOINT_URL_S3,
+    wire::config::BUCKET_PREFIX,
+    wire::config::AWS_S3_ADDRESSING_STYLE,
+];
 /// So that a script whose `eval` has failed does not continue with another claim.
 const NOTHING: &str = "unset BUCKET_NAME AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY; false\n";
 
@@ -94,8 +96,9 @@ async fn show<P>(session: &Session<P>, args: &EnvArgs) -> Result<(), Box<dyn Err
     }
 }
 
+/// Also what S3 stores add: whoever may edit the ConfigMap gains nothing by it.
 fn is_exported(name: &str) -> bool {
-    wire::is_standard_output(name) || name == ADDRESSING_STYLE
+    wire::is_standard_output(name) || name == wire::config::AWS_S3_ADDRESSING_STYLE
 }
 
 /// The known variables as commands of a shell. Whoever may edit the ConfigMap could add `PATH` or `PROMPT_COMMAND`.

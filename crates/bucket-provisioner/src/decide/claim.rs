@@ -8,7 +8,8 @@ use kube::Resource as _;
 use kube::core::ObjectMeta;
 
 use crate::api::{
-    ClaimPhase, Condition, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire,
+    ClaimPhase, Condition, ConditionStatus, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus,
+    wire,
 };
 use crate::decide::metadata::{NOTE_MAX, has_finalizer};
 use crate::decide::settings::{self, Config};
@@ -219,6 +220,11 @@ impl Claim {
         self.status.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
+    /// The condition of this type, if it is False.
+    pub(crate) fn unmet(&self, type_: &str) -> Option<&Condition> {
+        self.condition(type_).filter(|condition| condition.status == ConditionStatus::False)
+    }
+
     /// Whether the claim asks for the bucket of a deleted claim. Any value but `no` does: it must not get a new bucket
     /// because of a misspelt one.
     pub(crate) fn asks_to_undo(&self) -> bool {
@@ -229,6 +235,16 @@ impl Claim {
     /// must not take that of another claim.
     pub(crate) fn undoes(&self) -> bool {
         self.asks_to_undo() && !self.bound()
+    }
+
+    /// Whether that can be the bucket of this ObjectBucket: one that the claim names, if it names one.
+    pub(crate) fn undoes_deletion_of(&self, record: &str) -> bool {
+        self.undoes() && self.named_record().is_none_or(|named| named == record)
+    }
+
+    /// The ObjectBucket that `spec.objectBucketName` names.
+    pub(crate) fn named_record(&self) -> Option<&str> {
+        self.spec().ok()?.object_bucket_name.as_deref().filter(|name| !name.is_empty())
     }
 
     /// When it was created, which the API server sets on every claim.

@@ -39,7 +39,7 @@ pub(crate) enum Found {
 /// write it: the uid in the record decides. `irregular`: other known records of a claim of this name.
 pub(crate) fn names(claim: &Claim, irregular: Vec<String>) -> Vec<String> {
     let (plain, unique) = record::names(&claim.id);
-    let hint = claim.spec().ok().and_then(|spec| object_name(spec.object_bucket_name.as_deref()?)).map(str::to_owned);
+    let hint = claim.named_record().and_then(object_name).map(str::to_owned);
     let mut names: Vec<_> = plain.into_iter().chain([unique]).chain(hint).chain(irregular).collect();
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
@@ -73,16 +73,14 @@ pub(crate) fn look_up(
     let (plain, unique) = record::names(&claim.id);
     let is_free = |name: &str| candidates.iter().any(|c| c.name == name && c.object.is_none());
     let free_name = plain.filter(|name| is_free(name)).or_else(|| is_free(&unique).then(|| unique.clone()));
-    let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone()).filter(|name| !name.is_empty());
+    let named = claim.named_record();
     let class = claim.spec().map(|spec| spec.storage_class_name.as_str()).unwrap_or_default();
     let request = UndoRequest { namespace_uid: surroundings.namespace_uid, class, asked_at: surroundings.asked_at };
     let (mut to_adopt, mut restored) = (None, None);
     let (mut to_undo, mut cannot_undo) = (Vec::new(), CannotUndo::NotScheduled);
-    // The one that the claim names, if it names one.
-    let undoes =
-        |stored: &Stored, is_named| claim.undoes() && (is_named || named.is_none()) && stored.release.is_some();
+    let undoes = |stored: &Stored| claim.undoes_deletion_of(&stored.name) && stored.release.is_some();
     for Candidate { name, object } in candidates {
-        let is_named = named.as_ref() == Some(&name);
+        let is_named = named == Some(name.as_str());
         let object = match object {
             // It may be this claim's, so a second one must not be created.
             Some(Err(error)) => return Err(Error::RecordUnreadable { name, error }),
@@ -114,18 +112,18 @@ pub(crate) fn look_up(
             Ok(stored) if may_adopt(&stored) && (is_named || to_adopt.is_none()) => {
                 to_adopt = Some(Box::new(stored));
             }
-            Ok(stored) if undoes(&stored, is_named) && !stored.is_restored() => match undo(&stored, &request) {
+            Ok(stored) if undoes(&stored) && !stored.is_restored() => match undo(&stored, &request) {
                 Ok(()) => to_undo.push(stored),
                 Err(why) => cannot_undo = why,
             },
-            Ok(stored) if undoes(&stored, is_named) && !is_named => cannot_undo = CannotUndo::Restored,
+            Ok(stored) if undoes(&stored) && !is_named => cannot_undo = CannotUndo::Restored,
             _ if is_named => restored = Some(RecordProblem::Predecessor { record: name }),
             _ => {}
         }
     }
     // Nothing can have this name.
-    let nowhere = named.clone().filter(|name| object_name(name).is_none());
-    restored = restored.or(nowhere.map(|record| RecordProblem::NoName { record }));
+    let nowhere = named.filter(|name| object_name(name).is_none());
+    restored = restored.or(nowhere.map(|record| RecordProblem::NoName { record: record.to_owned() }));
     if to_adopt.is_none() && !to_undo.is_empty() {
         return Ok(one_of(to_undo));
     }

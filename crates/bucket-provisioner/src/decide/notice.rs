@@ -318,11 +318,16 @@ pub(super) fn not_here(stored: &Stored) -> Notice {
     refused(stored, &why)
 }
 
+/// How to create a claim that is to adopt the ObjectBucket.
+fn for_its_bucket(stored: &Stored) -> String {
+    format!("with spec.objectBucketName: {}, so that it gets no new bucket", stored.name)
+}
+
 pub(super) fn no_claim(stored: &Stored) -> Notice {
     let claim = &stored.record.claim;
     let why = format!(
-        "claim {claim} does not exist; restore it, or create it with spec.objectBucketName: {}, so that it gets no new bucket; then annotate this ObjectBucket again",
-        stored.name
+        "claim {claim} does not exist; restore it, or create it {}; then annotate this ObjectBucket again",
+        for_its_bucket(stored)
     );
     refused(stored, &why)
 }
@@ -330,18 +335,18 @@ pub(super) fn no_claim(stored: &Stored) -> Notice {
 pub(super) fn claim_is_leaving(stored: &Stored) -> Notice {
     let claim = &stored.record.claim;
     let why = format!(
-        "claim {claim} is being deleted and cannot adopt this ObjectBucket; create the claim again with spec.objectBucketName: {}, so that it gets no new bucket, then annotate this ObjectBucket again",
-        stored.name
+        "claim {claim} is being deleted and cannot adopt this ObjectBucket; create the claim again {}, then annotate this ObjectBucket again",
+        for_its_bucket(stored)
     );
     refused(stored, &why)
 }
 
 pub(super) fn claim_has_another(stored: &Stored, claim: &ClaimId, record: &str) -> Notice {
     let why = format!(
-        "claim {claim} already has ObjectBucket {record:?}; to let it adopt this one instead, delete the claim (to keep its bucket, annotate {record:?} with {}={} before), create it again with spec.objectBucketName: {}, so that it gets no new bucket, then annotate this ObjectBucket again",
+        "claim {claim} already has ObjectBucket {record:?}; to let it adopt this one instead, delete the claim (to keep its bucket, annotate {record:?} with {}={} before), create it again {}, then annotate this ObjectBucket again",
         annotation::ORPHAN,
         annotation::ORPHAN_FORGET,
-        stored.name
+        for_its_bucket(stored)
     );
     refused(stored, &why)
 }

@@ -193,8 +193,7 @@ fn show(results: &[Adoption], format: Format) -> Result<ExitCode, Box<dyn Error>
 
 /// Whether the claim was bound before. [`adoption`] skips those that have their ObjectBucket.
 fn is_restored(view: &View, claim: &Claim) -> bool {
-    let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.as_ref());
-    named.is_some_and(|name| !name.is_empty()) && !claim.deleting && view.is_shown(claim)
+    claim.named_record().is_some() && !claim.deleting && view.is_shown(claim)
 }
 
 /// The ObjectBuckets of this provisioner, by namespace and name of the claims that they record.

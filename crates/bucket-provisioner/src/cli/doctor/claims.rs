@@ -87,8 +87,7 @@ fn untouched(view: &View) -> Option<Finding> {
 
 /// The reason of a claim that does not have what it or its class demands.
 fn outdated_by(claim: &Claim) -> Option<&str> {
-    let condition = claim.condition(reasons::UP_TO_DATE);
-    Some(condition.filter(|condition| condition.status == ConditionStatus::False)?.reason.as_str())
+    Some(claim.unmet(reasons::UP_TO_DATE)?.reason.as_str())
 }
 
 /// The reason of a claim that is not ready. A claim whose bucket was deleted in the store stays Bound.

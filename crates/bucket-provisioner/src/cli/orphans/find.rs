@@ -200,11 +200,10 @@ pub(crate) async fn present<P>(
     Ok(session.find_claim(namespace, name).await?.map(|guarded| {
         let claim = Claim::read(&guarded, &session.label());
         let own = records.of_uid(&claim.id.uid).map(record::name);
-        let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone());
         PresentClaim {
             deleting: claim.deleting,
             has_record: own.filter(|record| but != Some(record)),
-            names_it: named.is_some() && named.as_deref() == but,
+            names_it: claim.named_record().is_some_and(|named| Some(named) == but),
             // Whether the annotation to undo the deletion came in time, the operator decides.
             undoes: false,
             uid: claim.id.uid,

@@ -137,8 +137,7 @@ fn most_important_condition(claim: &Claim) -> Option<&Condition> {
 
 /// A warning about a claim whose bucket can be used.
 fn warning(claim: &Claim) -> Option<&Condition> {
-    let conditions = [reasons::UP_TO_DATE, reasons::KEYS_CURRENT].map(|type_| claim.condition(type_));
-    conditions.into_iter().flatten().find(|condition| condition.status == ConditionStatus::False)
+    [reasons::UP_TO_DATE, reasons::KEYS_CURRENT].into_iter().find_map(|type_| claim.unmet(type_))
 }
 
 fn attention(claim: &Claim) -> Attention {

@@ -24,14 +24,14 @@ impl<P: Provisioner> OrphanController<P> {
                 _ => None,
             },
         };
-        let names_it = claim.spec().is_ok_and(|spec| spec.object_bucket_name.as_deref() == Some(&stored.name));
+        let names_it = claim.named_record() == Some(&stored.name);
         let undoes = self.undoes(stored, &claim).await?;
         Ok(Some(PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record, names_it, undoes }))
     }
 
     /// Whether a claim asks in time for the bucket of this record, whose deletion is scheduled.
     async fn undoes(&self, stored: &Stored, claim: &Claim) -> Result<bool, Error> {
-        let (Some(release), true) = (&stored.release, claim.undoes() && !claim.deleting) else {
+        let (Some(release), true) = (&stored.release, claim.undoes_deletion_of(&stored.name) && !claim.deleting) else {
             return Ok(false);
         };
         let namespace = namespaces::uid(&self.ctx, &claim.id.namespace).await?;

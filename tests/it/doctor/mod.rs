@@ -137,6 +137,18 @@ async fn problems_of_a_class_are_found_with_their_remedy() {
     let owner_half = world.class_with("owner-half", "Delete", &[("secretName", "half")]).await;
     let owner_wrong = world.class_with("owner-wrong", "Delete", &[("secretName", "wrong")]).await;
     let unknown = world.class_with("unknown", "Delete", &[("tier", "gold")]).await;
+    let settings = [
+        ("encryption", "aws-kms"),
+        ("tags", "aws:team=shop"),
+        ("expireAfter", "12h"),
+        ("objectLock", "GOVERNANCE"),
+        ("bucketVersioning", "enabled"),
+        ("bucketCors", "{}"),
+    ];
+    let mut refused = Vec::new();
+    for (key, value) in settings {
+        refused.push((key, world.class_with(&key.to_lowercase(), "Delete", &[(key, value)]).await));
+    }
     let (nowhere, elsewhere) = (world.unique("nowhere"), world.unique("elsewhere"));
     let bucket_missing = world.class_with("bucket-missing", "Delete", &[("bucketName", &nowhere)]).await;
     let bucket_elsewhere = world.class_with("bucket-elsewhere", "Delete", &[("bucketName", &elsewhere)]).await;
@@ -159,6 +171,9 @@ async fn problems_of_a_class_are_found_with_their_remedy() {
     examined.assert_finds(&owner_half, "owner", "bad", "has no key AWS_SECRET_ACCESS_KEY");
     examined.assert_finds(&owner_wrong, "credentials", "bad", "AWS refused");
     examined.assert_finds(&unknown, "parameters", "bad", "unknown parameter \"tier\"");
+    for (key, class) in &refused {
+        examined.assert_finds(class, "parameters", "bad", key);
+    }
     examined.assert_finds(&bucket_missing, "bucket", "bad", "does not exist");
     examined.assert_finds(&bucket_elsewhere, "bucket", "bad", "is in region eu-west-1");
     examined.assert_finds(&nobody, "namespaces", "warning", "\"no-such-team-*\"");

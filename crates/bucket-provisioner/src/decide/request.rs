@@ -146,12 +146,20 @@ pub(crate) fn plan<P: Provisioner>(
     };
     access::check(&plan, &class.name)?;
     if is_new {
-        settings::check(&plan, &class.name, rules::<P>())?;
+        check_settings::<P>(&plan, &class.name)?;
     }
     check_parameters::<P>(&plan, claim)?;
     store_outputs::check_config_map(&plan)?;
     store_outputs::check_state(&plan)?;
     Ok(plan)
+}
+
+/// Has the store check the settings of a plan. A claim that exists keeps those it has.
+///
+/// # Errors
+/// Those of [`settings::check`].
+pub(crate) fn check_settings<P: Provisioner>(plan: &Plan, class: &str) -> Result<(), Refusal> {
+    settings::check(plan, class, rules::<P>())
 }
 
 /// What the store has, and how it checks settings.

@@ -9,7 +9,9 @@ use crate::cli::output::listed;
 use crate::cli::session::Session;
 use crate::cli::view::Classes;
 use crate::decide::class::Class;
+use crate::decide::request;
 use crate::decide::sample::Sample;
+use crate::error::Error;
 use crate::store::{Finding, Mode, Namespaces, OnDelete, Provisioner, ReclaimPolicy};
 
 /// The annotation of the class that PersistentVolumeClaims get that name none.
@@ -25,7 +27,11 @@ pub(super) async fn examine<P: Provisioner>(
 ) -> Vec<(String, Vec<Finding>)> {
     let uid = random_uid();
     let ours: Vec<_> = classes.served_by(&session.provisioner).collect();
-    let samples = ours.iter().map(|class| Sample::of(&session.store, &Class::read(class), &uid, cluster));
+    let samples = ours.iter().map(|class| {
+        let sample = Sample::of(&session.store, &Class::read(class), &uid, cluster)?;
+        request::check_settings::<P>(&sample.record.plan, &sample.record.class_name)?;
+        Ok::<_, Error>(sample)
+    });
     let samples: Vec<_> = samples.collect();
     if ours.is_empty() {
         let provisioner = &session.provisioner;

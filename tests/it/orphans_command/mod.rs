@@ -3,6 +3,7 @@
 //! Long, because the cases share one cluster with all kinds of orphans.
 
 mod forget;
+mod retained;
 mod scheduled;
 mod unseen;
 

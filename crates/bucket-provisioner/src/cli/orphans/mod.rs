@@ -42,8 +42,8 @@ pub(crate) struct OrphansArgs {
     output: Format,
     /// Let the operator delete or adopt orphans, after you confirm a plan
     ///
-    /// The command annotates ObjectBuckets with the actions of --action. Scheduled deletions are skipped, except with
-    /// --only.
+    /// The command annotates ObjectBuckets with the actions of --action. Scheduled deletions, also those that wait for
+    /// other claims, are skipped, except with --only.
     #[arg(long)]
     apply: bool,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(crate) struct Wanted {
     /// Apply this action to all orphans that allow it
     ///
     /// Without this flag, the command asks for each orphan. `remove` and `revoke` need --only where something else may
-    /// still use bucket and user.
+    /// still use bucket and user, and for a bucket without user or role, which may be kept on purpose.
     #[arg(long, value_name = "ACTION", requires = "apply")]
     pub(crate) action: Option<Action>,
     /// Select only this ObjectBucket, bucket or user; can be repeated

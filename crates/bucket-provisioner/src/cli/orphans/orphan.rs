@@ -97,7 +97,12 @@ impl Orphan {
         }
     }
 
-    /// Why something else may still use what this action deletes. Such an action needs `--only`.
+    /// Whether a user or a role of its claim is known.
+    pub(crate) fn has_access(&self) -> bool {
+        self.user.is_some() || self.service_account.is_some()
+    }
+
+    /// Why somebody may still need what this action deletes. Such an action needs `--only`.
     pub(crate) fn risk(&self, action: Action) -> Option<String> {
         if !matches!(action, Action::Remove | Action::Revoke) {
             return None;
@@ -110,13 +115,17 @@ impl Orphan {
             let risk = "other clusters may share this role: if one of them has the claim, its pods lose the bucket";
             return Some(risk.to_owned());
         }
+        if self.kind == Kind::Bucket && action == Action::Remove && !self.has_access() {
+            let risk = "no user or role of its claim was found: perhaps the bucket was kept on purpose, because its reclaimPolicy was Retain";
+            return Some(risk.to_owned());
+        }
         let waits = format!("claim {} exists, and may be a restored claim that waits for `adopt`", self.claim);
         self.present_uid.as_ref().map(|_| waits)
     }
 
     /// Whether an admin must choose an action. Otherwise the bucket is deleted at the time that the class has set.
     pub(crate) fn needs_decision(&self) -> bool {
-        self.reason != reason::SCHEDULED
+        ![reason::SCHEDULED, reason::BUCKET_IN_USE].contains(&self.reason.as_str())
     }
 
     pub(crate) fn allows(&self, action: Action) -> bool {

@@ -104,7 +104,10 @@ pub(crate) async fn plan<P: Provisioner>(
         None => (lost(session, found, classes, &orphan, class).await?, true),
     };
     let stored = codec::read(&object);
-    let effects = effects(stored.as_ref().ok(), action, &orphan);
+    let mut effects = effects(stored.as_ref().ok(), action, &orphan);
+    if is_new && orphan.kind == Kind::Bucket && action == Action::Remove {
+        as_lost(&mut effects, &orphan, object.spec.storage_class_name.as_deref().unwrap_or_default());
+    }
     let deletable = stored.ok().filter(|stored| action == Action::Remove && may_delete(stored));
     let deletable = deletable.map(|stored| Box::new(stored.record));
     let content = match &deletable {
@@ -141,6 +144,16 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Disp
             };
             bucket.map(kept).into_iter().collect()
         }
+    }
+}
+
+/// Of a bucket without an ObjectBucket, nothing is known but its class and what was found with it.
+fn as_lost(effects: &mut [Disposition], orphan: &Orphan, class: &str) {
+    if let Some(bucket) = effects.first_mut().filter(|bucket| bucket.is_deleted) {
+        bucket.why = format!("the reclaimPolicy of StorageClass {class:?} is Delete");
+    }
+    if let Some(access) = effects.get_mut(1).filter(|access| access.is_deleted && !orphan.has_access()) {
+        access.what.push_str(", if it still exists");
     }
 }
 

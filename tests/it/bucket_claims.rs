@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::{Call, Gate, Verdict};
+use crate::support::tool::Tool;
 use crate::support::{World, bucket_of, phase, seen};
 
 const SHARES: (&str, &str) = ("claimsMaySet", "bucketClaimName");
@@ -261,6 +262,8 @@ async fn restored_claims_share_their_bucket_again(#[case] order: [&str; 2]) {
     }
     world.delete_claim("loader").await;
     world.wait_reason("loader", "BucketInUse").await;
+    let last = Tool::run(&world, &["status", "reader"], "").await;
+    assert!(last.out.contains("deletes bucket") && last.out.contains("at once: it was created for"), "{last:?}");
     world.delete_claim("reader").await;
     world.wait_gone("reader").await;
     world.wait_gone("loader").await;
@@ -377,7 +380,13 @@ async fn a_reader_follows_the_bucket_to_the_claim_that_takes_it_back() {
 
     // When the time of the deletion comes, the bucket is in use.
     world.delete_in(&world.record_name("loader"), 0).await;
-    world.wait_condition(&world.record_name("loader"), "DeletionScheduled", "RemovalFailed").await;
+    world.wait_condition(&world.record_name("loader"), "DeletionScheduled", "BucketInUse").await;
+    let shown = Tool::run(&world, &["status"], "").await;
+    assert!(shown.out.contains("the next one when no other claim uses it"), "{shown:?}");
+    let last = Tool::run(&world, &["status", "reader"], "").await;
+    assert!(last.out.contains("deletes bucket") && last.out.contains("no other claim uses it"), "{last:?}");
+    let listed = Tool::run(&world, &["orphans", "-o", "json"], "").await;
+    assert_eq!((listed.code, &listed.json()["orphans"][0]["reason"]), (0, &json!("BucketInUse")), "{listed:?}");
     assert_eq!(world.app("reader").await.list(&bucket).await.unwrap(), ["first"]);
     world.delete_claim("reader").await;
     let (_, note) = world.wait_event_with("reader", "Removed", "is left to ObjectBucketClaim \"loader\"").await;

@@ -18,9 +18,9 @@ pub(crate) enum Error {
     StorageClassNotFound { class: String },
 
     #[error(
-        "spec.additionalConfig.bucketClaimName: ObjectBucketClaim {name:?} {problem}; this claim continues when that one is Bound: create it, or correct the name"
+        "spec.additionalConfig.bucketClaimName: ObjectBucketClaim {name:?} {problem}; this claim continues when that one is Bound: {remedy}"
     )]
-    BucketClaimNotFound { name: String, problem: &'static str },
+    BucketClaimNotFound { name: String, problem: &'static str, remedy: &'static str },
 
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -121,10 +121,12 @@ pub(crate) enum Error {
     )]
     AccountChanged { place: String },
 
-    #[error(
-        "another claim also uses bucket {bucket:?}; the bucket and its content are deleted when no other claim uses it"
-    )]
-    BucketInUse { bucket: String },
+    #[error("{}", in_use(.bucket, *.unreadable))]
+    BucketInUse {
+        bucket: String,
+        /// An ObjectBucket that cannot be read names it, and perhaps no claim uses it.
+        unreadable: bool,
+    },
 
     #[error(
         "the store at {store} did not answer, or refused the provisioning credentials, several times in a row; only one claim at a time retries, and this claim waits in the queue; see other claims of the class and the operator's log"
@@ -293,6 +295,17 @@ impl Error {
             Self::BucketConflict { record, .. } | Self::BucketsDiffer { record, .. } => Some(record),
             _ => None,
         }
+    }
+}
+
+fn in_use(bucket: &str, unreadable: bool) -> String {
+    match unreadable {
+        false => format!(
+            "another claim also uses bucket {bucket:?}; the bucket and its content are deleted when no other claim uses it"
+        ),
+        true => format!(
+            "an ObjectBucket that cannot be read names bucket {bucket:?}, which another claim may use; the bucket and its content are deleted when an admin has corrected that ObjectBucket, which the command `orphans` names"
+        ),
     }
 }
 

@@ -141,7 +141,7 @@ impl Gauges {
             ),
             next_scheduled_deletion: all.gauge(
                 "obc_provisioner_next_scheduled_deletion_timestamp_seconds",
-                "Unix timestamp of the next scheduled bucket deletion, 0 if none; in the past if it is overdue without progress",
+                "Unix timestamp of the next scheduled bucket deletion, 0 if none; in the past if it is overdue without progress, except if it waits for other claims that use the bucket",
             ),
             purges: all.gauge("obc_provisioner_purges", "Number of large buckets being emptied"),
             purge_idle: all.gauge(

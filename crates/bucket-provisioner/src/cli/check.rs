@@ -200,6 +200,6 @@ mod tests {
         names.sort_unstable();
         let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
         // Of a claim, and of the ObjectBucket that it adopted.
-        assert_eq!(twice, ["Adopted", "BucketConflict", "BucketNotEmpty", "CRDDeleting", "Purging"]);
+        assert_eq!(twice, ["Adopted", "BucketConflict", "BucketInUse", "BucketNotEmpty", "CRDDeleting", "Purging"]);
     }
 }

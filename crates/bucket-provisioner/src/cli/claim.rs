@@ -91,6 +91,12 @@ async fn show<P>(session: &Session<P>, args: &EnvArgs) -> Result<(), Box<dyn Err
             for name in variables.keys().filter(|name| !is_exported(name)) {
                 eprintln!("{} is left out, because others may have written it; `-o json` shows it", clean(name));
             }
+            if !variables.contains_key(wire::secret::ACCESS_KEY_ID) {
+                eprintln!(
+                    "claim {} has no keys, so this shell gets no access: only pods with its ServiceAccount do",
+                    claim.id
+                );
+            }
             print(&commands(&variables))
         }
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::decide::action::Action;
 use crate::decide::record::Stored;
+use crate::decide::release::text;
 use crate::decide::teardown::{self, Undo};
 use crate::store::{Mode, Record};
 
@@ -36,9 +37,30 @@ impl Disposition {
     }
 }
 
-/// What happens to bucket and access if the claim is deleted. `sharing`: names of the other ObjectBuckets that name its
-/// bucket.
-pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Disposition> {
+/// Another ObjectBucket of the same bucket.
+#[derive(Debug, Clone)]
+pub(crate) struct Sharing {
+    pub(crate) stored: Stored,
+    /// Its claim is being deleted.
+    pub(crate) is_leaving: bool,
+}
+
+impl Sharing {
+    /// When its bucket is deleted, if no other claim uses it; `None` if an admin or a class keeps it.
+    fn deletes(&self) -> Option<String> {
+        let Stored { release, action, .. } = &self.stored;
+        let at_once = || Some("at once".to_owned());
+        match (action, release) {
+            (Some(Action::Remove), _) => at_once(),
+            (None, Some(release)) => Some(format!("at {} or, if that has passed, at once", text(release.delete_at()?))),
+            (None, None) if self.is_leaving && teardown::undo(&self.stored) == Undo::Delete => at_once(),
+            _ => None,
+        }
+    }
+}
+
+/// What happens to bucket and access if the claim is deleted. `sharing`: the other ObjectBuckets that name its bucket.
+pub(crate) fn on_deletion(stored: &Stored, sharing: &[Sharing]) -> Vec<Disposition> {
     let record = &stored.record;
     let bucket = format!("bucket {:?}", record.plan.bucket);
     if stored.action == Some(Action::Forget) {
@@ -52,18 +74,12 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
             "the Go provisioner did not record whether it created the bucket; the operator decides by the class when the claim is deleted",
         ),
         Undo::Revoke if record.plan.mode == Mode::Granted => match &record.plan.shared_from {
-            Some(from) => {
-                let why = format!(
-                    "it was created for ObjectBucketClaim {:?}; if that one was deleted before, it may be deleted then, by the rule of its class",
-                    from.name
-                );
-                Disposition::kept(bucket, why)
-            }
+            Some(from) => of_shared(bucket, &from.name, sharing),
             None => Disposition::kept(bucket, "it existed before the claim (its class names it)"),
         },
         Undo::Revoke => Disposition::kept(bucket, "its reclaimPolicy is Retain"),
         Undo::Delete | Undo::DeleteAfter(_) if !sharing.is_empty() => {
-            let names = sharing.join(", ");
+            let names = names(sharing);
             let why = format!("only after these ObjectBuckets, which also name it, are deleted: {names}");
             Disposition::deleted(with_content, why)
         }
@@ -78,6 +94,34 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
         Undo::DeleteIfEmpty => Disposition::deleted(bucket, "only if it is empty, because no app has had keys for it"),
     };
     vec![of_bucket, of_access(record)]
+}
+
+/// What happens to the bucket that was created for another claim.
+fn of_shared(bucket: String, creator: &str, sharing: &[Sharing]) -> Disposition {
+    let (creators, others): (Vec<_>, Vec<_>) =
+        sharing.iter().cloned().partition(|sharing| sharing.stored.record.plan.mode == Mode::Created);
+    let created = format!("it was created for ObjectBucketClaim {creator:?}");
+    match creators.iter().find_map(Sharing::deletes) {
+        Some(when) if others.is_empty() => {
+            let why = format!("{when}: {created}, which was deleted, and no other claim uses it");
+            Disposition::deleted(format!("{bucket} with all its content"), why)
+        }
+        Some(_) => {
+            let names = names(&others);
+            let why =
+                format!("{created}, which was deleted; it is deleted with the last of these ObjectBuckets: {names}");
+            Disposition::kept(bucket, why)
+        }
+        None => {
+            let why =
+                format!("{created}; if that one was deleted before, it may be deleted then, by the rule of its class");
+            Disposition::kept(bucket, why)
+        }
+    }
+}
+
+fn names(sharing: &[Sharing]) -> String {
+    sharing.iter().map(|sharing| sharing.stored.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// What happens to bucket and access if an admin applies the action `remove` to the ObjectBucket.
@@ -111,13 +155,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::decide::release::{Release, Retained, Schedule};
     use crate::decide::testing::{record, stored};
-    use crate::store::{OnDelete, Plan, ReclaimPolicy};
+    use crate::store::{OnDelete, Plan, ReclaimPolicy, SharedFrom};
+
+    fn of(stored: Stored) -> Sharing {
+        Sharing { stored, is_leaving: false }
+    }
 
     fn dispositions(change: impl FnOnce(&mut Record), sharing: &[&str]) -> Vec<(bool, String)> {
         let mut record = Record { credentials_published: true, ..record() };
         change(&mut record);
-        let sharing: Vec<_> = sharing.iter().map(|name| (*name).to_owned()).collect();
+        let sharing: Vec<_> = sharing.iter().map(|name| of(Stored { name: (*name).to_owned(), ..stored() })).collect();
         let dispositions = on_deletion(&Stored { record, ..stored() }, &sharing);
         dispositions.into_iter().map(|disposition| (disposition.is_deleted, disposition.why)).collect()
     }
@@ -134,6 +183,33 @@ mod tests {
         assert!(shared[0].0 && shared[0].1.contains("obc-a-b"), "{shared:?}");
         let owners = dispositions(|record| record.plan = Plan { user: None, ..record.plan.clone() }, &[]);
         assert!(owners[0].0 && !owners[1].0, "{owners:?}");
+    }
+
+    #[test]
+    fn the_last_claim_that_shares_a_bucket_deletes_it() {
+        let at = k8s_openapi::jiff::Timestamp::UNIX_EPOCH;
+        let why = Retained::Scheduled(Schedule { at, namespace_uid: None });
+        let creator = Stored { release: Some(Release { at, why, deleting: false }), ..stored() };
+        let shares = |record: Record| Record {
+            plan: Plan {
+                mode: Mode::Granted,
+                shared_from: Some(SharedFrom::new("reports", [])),
+                ..record.plan.clone()
+            },
+            ..record
+        };
+        let of_bucket =
+            |sharing: &[Sharing]| on_deletion(&Stored { record: shares(record()), ..stored() }, sharing).swap_remove(0);
+        let last = of_bucket(&[of(creator.clone())]);
+        assert!(last.is_deleted && last.why.starts_with("at 1970-01-01T00:00:00Z or"), "{last}");
+        let other = Stored { name: "obc-other".into(), record: shares(record()), ..stored() };
+        let not_last = of_bucket(&[of(creator.clone()), of(other)]);
+        assert!(!not_last.is_deleted && not_last.why.contains("obc-other"), "{not_last}");
+        let purged = Stored { release: None, record: Record { credentials_published: true, ..record() }, ..creator };
+        let leaving = of_bucket(&[Sharing { is_leaving: true, ..of(purged.clone()) }]);
+        assert!(leaving.is_deleted && leaving.why.starts_with("at once"), "{leaving}");
+        let exists = of_bucket(&[of(purged)]);
+        assert!(!exists.is_deleted && exists.why.starts_with("it was created for"), "{exists}");
     }
 
     #[test]

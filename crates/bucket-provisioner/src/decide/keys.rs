@@ -268,10 +268,15 @@ pub(crate) fn condition(claim: &Claim, notes: &KeyNotes, failure: Option<&str>) 
         .issued_at
         .map_or_else(String::new, |at| format!("the key in the claim's Secret was issued at {}", text(at)));
     match &notes.retiring {
-        Some(Retiring { id, at, .. }) if are_requested(claim, notes) => {
+        Some(Retiring { id, at, inactive }) if are_requested(claim, notes) => {
+            let deleted = match inactive {
+                true => format!("at {}", text(*at)),
+                false => {
+                    format!("up to an hour after it is deactivated, at {} or, if it is still used, later", text(*at))
+                }
+            };
             let message = format!(
-                "new keys were requested, and a user has two keys at most: they are issued when the previous key {id} is deleted, after {}",
-                text(*at)
+                "new keys were requested, and a user has two keys at most: they are issued when the previous key {id} is deleted, {deleted}"
             );
             condition(False, reasons::ROTATION_PENDING, message)
         }

@@ -6,7 +6,7 @@ use crate::api::wire::annotation;
 use crate::api::{Condition, ConditionStatus, ObjectBucket};
 use crate::decide::action::Action;
 use crate::decide::record::Stored;
-use crate::decide::release::{self, Retained, text};
+use crate::decide::release::{self, Release, Retained, text};
 use crate::decide::report::{REMOVED_SO_FAR, Severity};
 use crate::decide::teardown::unproven_user;
 use crate::error::Error;
@@ -85,6 +85,15 @@ fn is_scheduled(stored: &Stored) -> bool {
 pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|c| [ORPHANED, DELETION_SCHEDULED].contains(&c.type_.as_str()) && c.reason == reason::ACTION_REFUSED)
+}
+
+/// Whether the ObjectBucket reports that its scheduled deletion, which has not begun, waits for other claims.
+pub(crate) fn reports_bucket_in_use(object: &ObjectBucket) -> bool {
+    if release::deletion_began(object) {
+        return false;
+    }
+    let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.type_ == DELETION_SCHEDULED && condition.reason == reason::BUCKET_IN_USE)
 }
 
 /// Whether the ObjectBucket already reports when its bucket will be deleted.
@@ -205,9 +214,26 @@ pub(crate) fn in_progress(stored: &Stored, deletes: bool) -> Notice {
     Notice::problem(stored, reason::IN_PROGRESS, message)
 }
 
+/// The claim was deleted, and others use its bucket.
+pub(crate) fn bucket_in_use(stored: &Stored) -> Notice {
+    let Record { claim, plan, .. } = &stored.record;
+    let began = stored.release.as_ref().is_some_and(Release::is_final);
+    let otherwise = match stored.action {
+        Some(_) if !is_scheduled(stored) => "to keep it, remove the annotation".to_owned(),
+        _ if began => remedy(&[Action::Forget]),
+        _ => remedy(&[Action::Adopt, Action::Forget]),
+    };
+    let message = format!(
+        "claim {claim} was deleted, and bucket {:?} is deleted with all its content when no other claim uses it; {otherwise}",
+        plan.bucket
+    );
+    Notice { severity: Severity::Normal, ..Notice::problem(stored, reason::BUCKET_IN_USE, message) }
+}
+
 /// What was due failed.
 pub(crate) fn failed(stored: &Stored, problem: &Error) -> Notice {
     match problem {
+        Error::BucketInUse { unreadable: false, .. } => bucket_in_use(stored),
         Error::CrdDeleting { .. } => Notice::problem(stored, reason::CRD_DELETING, problem.to_string()),
         _ => Notice::problem(stored, reason::REMOVAL_FAILED, format!("the removal failed; retrying: {problem}")),
     }

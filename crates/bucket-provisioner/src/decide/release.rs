@@ -156,6 +156,11 @@ pub(crate) fn is_released(object: &ObjectBucket) -> bool {
     object.spec.additional_state.as_ref().is_some_and(|entries| entries.contains_key(state::RELEASE_REASON))
 }
 
+/// Whether the deletion of the bucket of an ObjectBucket has begun.
+pub(crate) fn deletion_began(object: &ObjectBucket) -> bool {
+    object.spec.additional_state.as_ref().is_some_and(|entries| entries.contains_key(state::DELETION_STARTED))
+}
+
 /// When the bucket of an ObjectBucket is deleted, if that is scheduled.
 pub(crate) fn delete_at(object: &ObjectBucket) -> Option<Timestamp> {
     object.spec.additional_state.as_ref()?.get(state::DELETE_AT)?.parse().ok()

@@ -208,7 +208,7 @@ impl Report {
                     conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::False, reason, &message));
                 }
                 None if was(reasons::UP_TO_DATE).is_some() => {
-                    conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::True, reasons::BOUND, ""));
+                    conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::True, reasons::BOUND, AS_ASKED));
                 }
                 None => {}
             }
@@ -221,6 +221,8 @@ impl Report {
     }
 }
 
+/// The message of the condition UpToDate after it was False.
+const AS_ASKED: &str = "bucket and access are as the claim asks";
 /// What precedes the count in a message about a purge.
 pub(crate) const REMOVED_SO_FAR: &str = "objects, versions and uploads removed so far: ";
 

@@ -68,9 +68,11 @@ impl Creator {
         if name == claim.name {
             return Err(refused("is this claim itself: name the claim that has the bucket").into());
         }
-        let not_found = |problem| Error::BucketClaimNotFound { name: settings::shown(name), problem };
+        let not_found = |problem, remedy| Error::BucketClaimNotFound { name: settings::shown(name), problem, remedy };
         let (creator, stored) = match self {
-            Self::Missing => return Err(not_found("does not exist in this namespace")),
+            Self::Missing => {
+                return Err(not_found("does not exist in this namespace", "create it, or correct the name"));
+            }
             Self::Assumed { bucket } => {
                 let from = SharedFrom::new(name, []);
                 let bucket = bucket.clone();
@@ -91,7 +93,7 @@ impl Creator {
             return Err(refused("is being deleted: name another claim").into());
         }
         let Some(stored) = stored.as_ref().filter(|stored| stored.published() && !stored.is_being_adopted()) else {
-            return Err(not_found("is not Bound yet"));
+            return Err(not_found("is not Bound yet", "its status shows what it waits for"));
         };
         let Record { plan, .. } = &stored.record;
         if let Some(SharedFrom { name, .. }) = &plan.shared_from {

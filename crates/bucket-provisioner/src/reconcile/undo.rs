@@ -24,8 +24,11 @@ impl<P: Provisioner> Teardown<'_, P> {
     pub(super) async fn undo(&mut self, undo: Undo) -> Result<(), Error> {
         let (ctx, claim) = (self.ctx, self.claim);
         crds::may_remove(ctx).await?;
-        let in_use = matches!(undo, Undo::Delete | Undo::DeleteIfEmpty) && self.is_in_use().await?;
+        let deletes = matches!(undo, Undo::Delete | Undo::DeleteIfEmpty);
+        let used_by = if deletes { self.used_by().await? } else { None };
+        let in_use = used_by.is_some();
         if !in_use {
+            ctx.orphans.bucket_in_use(&self.stored()?.name, false);
             self.begin_deletion(undo).await?;
         }
         let removal = self.undo_and_report(undo, in_use).await?;
@@ -39,11 +42,11 @@ impl<P: Provisioner> Teardown<'_, P> {
             }
             removed => {
                 let bucket = || self.stored().map(|stored| stored.record.plan.bucket.clone());
-                if in_use {
+                if let Some(user) = used_by {
                     if removed.access == AccessRemoval::Deleted {
                         ctx.memory.entry(&claim.id, |m| m.access_gone = true);
                     }
-                    return Err(Error::BucketInUse { bucket: bucket()? });
+                    return Err(Error::BucketInUse { bucket: bucket()?, unreadable: matches!(user, User::Unreadable) });
                 }
                 if self.seen.purpose == Purpose::Replan && removed.bucket == BucketRemoval::NotEmpty {
                     return Err(Error::BucketNotEmpty { bucket: bucket()? });
@@ -144,12 +147,13 @@ impl<P: Provisioner> Teardown<'_, P> {
         }
     }
 
-    /// Whether another record names the bucket, which may then be in use.
-    async fn is_in_use(&self) -> Result<bool, Error> {
+    /// Which other record names the bucket, which may then be in use.
+    async fn used_by(&self) -> Result<Option<User>, Error> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         let bucket = &stored.record.plan.bucket;
         // Before they are listed, so that a record that is deleted from now on wakes the claim.
         ctx.memory.wait_for(&self.claim.id, Some(Awaited::Bucket(bucket.clone())));
+        let mut unreadable = None;
         for candidate in record_lookup::with_bucket(ctx, bucket, &stored.name).await? {
             let name = candidate.name;
             let Some(object) = candidate.object else { continue };
@@ -160,17 +164,20 @@ impl<P: Provisioner> Teardown<'_, P> {
                         continue;
                     }
                     tracing::warn!(record = name, %claim, "another ObjectBucket names the same bucket");
+                    return Ok(Some(User::Claim));
                 }
                 Ok(_) => continue,
                 // Its store is unknown.
                 Err(problem) => {
-                    tracing::warn!(record = name, "another ObjectBucket names a bucket of the same name: {problem}")
+                    tracing::warn!(record = name, "another ObjectBucket names a bucket of the same name: {problem}");
+                    unreadable = Some(User::Unreadable);
                 }
             }
-            return Ok(true);
         }
-        ctx.memory.wait_for(&self.claim.id, None);
-        Ok(false)
+        if unreadable.is_none() {
+            ctx.memory.wait_for(&self.claim.id, None);
+        }
+        Ok(unreadable)
     }
 
     /// The store has finished. If it did not show everything yet, it is asked once more.
@@ -206,6 +213,14 @@ impl<P: Provisioner> Teardown<'_, P> {
         }
         Ok(())
     }
+}
+
+/// Who may use the bucket of a claim that is deleted.
+#[derive(Debug, Clone, Copy)]
+enum User {
+    Claim,
+    /// That of an ObjectBucket that cannot be read.
+    Unreadable,
 }
 
 /// A Secret with provisioning credentials must exist as long as something has to be removed with them.

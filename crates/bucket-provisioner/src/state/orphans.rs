@@ -38,9 +38,16 @@ struct Vanished {
 struct Found {
     /// By name, with the reason.
     records: HashMap<Box<str>, &'static str>,
-    /// By name, those whose bucket is deleted at this time. While its deletion makes progress, it is none of them.
-    scheduled: HashMap<Box<str>, Timestamp>,
+    /// By name, those whose bucket is deleted later. While its deletion makes progress, it is none of them.
+    scheduled: HashMap<Box<str>, Scheduled>,
     looked: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Scheduled {
+    at: Timestamp,
+    /// It waits for other claims, and not for that time.
+    is_in_use: bool,
 }
 
 impl Orphans {
@@ -58,9 +65,20 @@ impl Orphans {
     pub(crate) fn scheduled(&self, record: &str, at: Option<Timestamp>) {
         let all = &mut self.found.lock().scheduled;
         match at {
-            Some(at) => all.insert(record.into(), at),
-            None => all.remove(record),
-        };
+            Some(at) => {
+                // Whether others still use the bucket, only the next attempt shows.
+                let known = all.entry(record.into()).or_insert(Scheduled { at, is_in_use: false });
+                *known = Scheduled { at, is_in_use: known.is_in_use && known.at == at };
+            }
+            None => drop(all.remove(record)),
+        }
+    }
+
+    /// Whether the last attempt at a scheduled deletion has found that other claims use the bucket.
+    pub(crate) fn bucket_in_use(&self, record: &str, is_in_use: bool) {
+        if let Some(known) = self.found.lock().scheduled.get_mut(record) {
+            known.is_in_use = is_in_use;
+        }
     }
 
     /// A record does not exist any more.
@@ -74,10 +92,10 @@ impl Orphans {
         self.found.lock().scheduled.contains_key(record)
     }
 
-    /// How many deletions are scheduled, and when the next one is.
+    /// How many deletions are scheduled, and when the next one is of those that wait for their time only.
     pub(crate) fn deletions(&self) -> (usize, Option<Timestamp>) {
         let found = self.found.lock();
-        (found.scheduled.len(), found.scheduled.values().min().copied())
+        (found.scheduled.len(), found.scheduled.values().filter(|one| !one.is_in_use).map(|one| one.at).min())
     }
 
     /// How many there are, by reason. Those that are not `still` without a claim are forgotten, within a minute: nobody
@@ -144,6 +162,11 @@ mod tests {
         }
         assert_eq!(orphans.deletions(), (3, at(5)));
         assert!(orphans.count(|record| record != "undone").is_empty(), "none of them waits for an admin");
+        assert_eq!(orphans.deletions(), (2, at(10)));
+        orphans.bucket_in_use("b", true);
+        orphans.scheduled("b", at(10));
+        assert_eq!(orphans.deletions(), (2, at(30)), "it is not late, but waits for others");
+        orphans.bucket_in_use("b", false);
         assert_eq!(orphans.deletions(), (2, at(10)));
         orphans.scheduled("b", None);
         assert_eq!(orphans.deletions(), (1, at(30)));

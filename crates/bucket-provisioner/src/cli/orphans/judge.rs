@@ -51,6 +51,7 @@ pub(crate) fn of_record(
             let facts = orphan::OrphanFacts { stored, action, cluster, present, refused, vanished, awaited, now };
             match orphan::due(&facts) {
                 Due::Report(notice) | Due::Wait { notice: Some(notice), .. } => notice,
+                Due::DeleteBucket if notice::reports_bucket_in_use(&object) => notice::bucket_in_use(stored),
                 Due::DeleteBucket => notice::in_progress(stored, true),
                 Due::RevokeVanished => notice::in_progress(stored, false),
                 _ => return None,
@@ -65,9 +66,11 @@ pub(crate) fn of_record(
         reason::RECORD_DAMAGED => vec![Action::Forget],
         reason::OTHER_CLUSTER => adopt.into_iter().chain([Action::Forget]).collect(),
         reason::IN_PROGRESS => vec![Action::Forget],
-        reason::SCHEDULED | reason::BUCKET_NOT_EMPTY | reason::CLAIM_VANISHED | reason::BUCKET_CONFLICT => {
-            remove.into_iter().chain([Action::Forget]).chain(adopt).collect()
-        }
+        reason::SCHEDULED
+        | reason::BUCKET_IN_USE
+        | reason::BUCKET_NOT_EMPTY
+        | reason::CLAIM_VANISHED
+        | reason::BUCKET_CONFLICT => remove.into_iter().chain([Action::Forget]).chain(adopt).collect(),
         _ => [Action::Remove, Action::Revoke, Action::Forget].into_iter().chain(adopt).collect(),
     };
     let record = stored.ok().map(|stored| stored.record);
@@ -201,7 +204,14 @@ fn judged(
             (message, possible_actions(*kind, has_user))
         }
         None => {
-            (format!("{lost}, which does not exist, and no ObjectBucket records it"), possible_actions(*kind, has_user))
+            let kept = match *kind == ResourceKind::Bucket && !has_user {
+                true => {
+                    "; no user or role of the claim was found, so perhaps the bucket was kept on purpose (reclaimPolicy Retain)"
+                }
+                false => "",
+            };
+            let message = format!("{lost}, which does not exist, and no ObjectBucket records it{kept}");
+            (message, possible_actions(*kind, has_user))
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use super::row::{Attention, Row};
 use super::scheduled::Scheduled;
 use crate::api::{Condition, wire};
-use crate::cli::disposition::{Disposition, on_deletion};
+use crate::cli::disposition::{Disposition, Sharing, on_deletion};
 use crate::cli::session::{self, Session, refused};
 use crate::cli::view::{Classes, Records, View};
 use crate::cli::{reasons, usage};
@@ -22,7 +22,7 @@ use crate::decide::class::ClassLookup;
 use crate::decide::keys::KeyNotes;
 use crate::decide::record::Stored;
 use crate::decide::{codec, keys, metadata, record, settings, teardown};
-use crate::store::{Changes, Mode, PreviousAccess, Provisioner, Reason, Record, Settings, Usage};
+use crate::store::{Changes, ClaimId, Mode, PreviousAccess, Provisioner, Reason, Record, Settings, Usage};
 use operator_runtime::kubernetes::answers::status_code;
 
 /// Events that are shown, the latest.
@@ -151,6 +151,10 @@ pub(crate) async fn of<P: Provisioner>(
     let row = Row::new(claim, view.record_of(claim), Some(&notes), Timestamp::now());
     let stored = view.record_of(claim).ok_or_else(|| "no ObjectBucket records this claim".to_owned());
     let stored = stored.and_then(|object| codec::read(object).map_err(|problem| problem.to_string()));
+    let on_deletion = match &stored {
+        Ok(stored) => on_deletion(stored, &sharing(session, &view, stored).await),
+        Err(_) => Vec::new(),
+    };
     Ok(ClaimDetails {
         waits_for: waits_for::<P>(&row),
         conditions: claim.status.conditions.clone(),
@@ -158,7 +162,7 @@ pub(crate) async fn of<P: Provisioner>(
             Ok(stored) => usage(session, &stored.record).await,
             Err(why) => Err(why.clone()),
         },
-        on_deletion: stored.as_ref().map(|stored| on_deletion(stored, &sharing(&view, stored))).unwrap_or_default(),
+        on_deletion,
         record: stored.map(recorded),
         keys,
         events: events(session, claim).await,
@@ -174,11 +178,24 @@ fn absent<P>(session: &Session<P>, view: &View, namespace: &str, name: &str) -> 
     scheduled.map_or_else(|| session::no_claim(namespace, name), |scheduled| scheduled.message())
 }
 
-/// Names of the other ObjectBuckets that use the same bucket.
-fn sharing(view: &View, stored: &Stored) -> Vec<String> {
+/// The other ObjectBuckets that use the same bucket.
+async fn sharing<P>(session: &Session<P>, view: &View, stored: &Stored) -> Vec<Sharing> {
     let others = view.records.all.iter().filter(|object| record::bucket(object) == Some(&stored.record.plan.bucket));
     let others = others.filter_map(|object| codec::read(object).ok()).filter(|other| other.name != stored.name);
-    others.filter(|other| teardown::shares_bucket(stored, other, false)).map(|other| other.name).collect()
+    let mut sharing = Vec::new();
+    for other in others.filter(|other| teardown::shares_bucket(stored, other, false)) {
+        let ClaimId { namespace, name, uid } = &other.record.claim;
+        let is_leaving = match other.record.plan.mode {
+            // Without it, the message is that the bucket may be deleted.
+            Mode::Created => session.find_claim(namespace, name).await.ok().flatten().is_some_and(|found| {
+                let claim = Claim::read(&found, &session.label());
+                claim.id.uid == *uid && claim.deleting
+            }),
+            Mode::Granted => false,
+        };
+        sharing.push(Sharing { stored: other, is_leaving });
+    }
+    sharing
 }
 
 fn is_any<S: Serializer>(changes: &Changes, to: S) -> Result<S::Ok, S::Error> {

@@ -6,13 +6,15 @@ use serde::Serialize;
 
 use crate::api::{ObjectBucket, wire};
 use crate::cli::output::until;
-use crate::decide::{record, release};
+use crate::decide::{notice, record, release};
 
 /// The deletion of one bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Scheduled {
     pub(crate) delete_at: Time,
+    /// It waits for other claims that use the bucket, and not for that time.
+    pub(crate) is_in_use: bool,
     pub(crate) object_bucket: String,
     pub(crate) bucket: Option<String>,
     /// Namespace and name of the deleted claim.
@@ -27,6 +29,7 @@ impl Scheduled {
         let claim = record::claim_name(object);
         Some(Self {
             delete_at,
+            is_in_use: notice::reports_bucket_in_use(object),
             object_bucket: record::name(object),
             bucket: record::bucket(object).map(str::to_owned),
             namespace: claim.map(|(namespace, _)| namespace.to_owned()),
@@ -36,26 +39,36 @@ impl Scheduled {
 
     /// The message for a user who requests the status of the deleted claim.
     pub(crate) fn message(&self) -> String {
-        let bucket = self.bucket.as_deref().unwrap_or_default();
-        format!(
-            "ObjectBucketClaim {}/{} was deleted; its bucket {bucket:?} and ObjectBucket {:?} stay until {}. To undo the deletion, create the claim again, with the same class and the annotation {}: \"yes\"",
+        let (bucket, object) = (self.bucket.as_deref().unwrap_or_default(), &self.object_bucket);
+        let claim = format!(
+            "ObjectBucketClaim {}/{} was deleted",
             self.namespace.as_deref().unwrap_or_default(),
-            self.name.as_deref().unwrap_or_default(),
-            self.object_bucket,
-            release::text(self.delete_at.0),
-            wire::annotation::UNDO_DELETE,
-        )
+            self.name.as_deref().unwrap_or_default()
+        );
+        match self.is_in_use {
+            true => format!(
+                "{claim}; its bucket {bucket:?} and ObjectBucket {object:?} stay as long as other claims use the bucket. To get the bucket back, annotate the ObjectBucket with {}={} (admin), then create the claim again",
+                wire::annotation::ORPHAN,
+                wire::annotation::ORPHAN_ADOPT,
+            ),
+            false => format!(
+                "{claim}; its bucket {bucket:?} and ObjectBucket {object:?} stay until {}. To undo the deletion, create the claim again, with the same class and the annotation {}: \"yes\"",
+                release::text(self.delete_at.0),
+                wire::annotation::UNDO_DELETE,
+            ),
+        }
     }
 }
 
 /// How many buckets are scheduled for deletion, and when the first is deleted; `None` if there are none.
 pub(crate) fn summary(scheduled: &[Scheduled], now: Timestamp) -> Option<String> {
-    let first = scheduled.iter().min_by_key(|one| (&one.delete_at, &one.object_bucket))?;
+    let first = scheduled.iter().min_by_key(|one| (one.is_in_use, &one.delete_at, &one.object_bucket))?;
     let subject = match scheduled.len() {
         1 => "1 bucket of a deleted claim is".to_owned(),
         many => format!("{many} buckets of deleted claims are"),
     };
     let left = match until(Some(&first.delete_at), now) {
+        _ if first.is_in_use => "when no other claim uses it".to_owned(),
         now if now == "now" => now,
         left => format!("in {left}"),
     };
@@ -94,7 +107,15 @@ mod tests {
             "2 buckets of deleted claims are scheduled for deletion, the next one in 2d6h (ObjectBucket \"obc-a\"); `orphans` lists all"
         );
         let overdue = "2026-01-04T00:00:00Z".parse().unwrap();
-        assert!(summary(&[next], overdue).unwrap().contains("is scheduled for deletion, the next one now"));
+        assert!(
+            summary(std::slice::from_ref(&next), overdue)
+                .unwrap()
+                .contains("is scheduled for deletion, the next one now")
+        );
+        let shared = Scheduled { is_in_use: true, ..next };
+        let text = summary(std::slice::from_ref(&shared), overdue).unwrap();
+        assert!(text.contains("the next one when no other claim uses it (ObjectBucket \"obc-a\")"), "{text}");
+        assert!(summary(&[shared, scheduled("obc-b", "2026-01-08T00:00:00Z")], overdue).unwrap().contains("in 4d"));
     }
 
     #[test]

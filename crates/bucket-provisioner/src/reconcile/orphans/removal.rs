@@ -163,6 +163,8 @@ impl<P: Provisioner> OrphanController<P> {
                 Ok(next)
             }
             Err(problem) if !problem.is_race() => {
+                let is_in_use = matches!(problem, Error::BucketInUse { unreadable: false, .. });
+                ctx.orphans.bucket_in_use(&before.name, is_in_use);
                 if let Some(object) = records::read(ctx, &before.name).await? {
                     self.report(&object, notice::failed(&before, &problem)).await?;
                 }

@@ -49,7 +49,7 @@ pub enum Error {
     ProviderElsewhere,
     /// The role of the ServiceAccount exists and is not the operator's.
     #[error(
-        "role {role:?} already exists, and neither its tags nor its trust policy name this claim's ServiceAccount: delete the role, or restore its tags"
+        "role {role:?} already exists, and neither its tags nor its trust policy name this claim's ServiceAccount: restore its tags if it is the operator's, or delete it if nobody needs it"
     )]
     RoleTaken { role: String },
     /// The policies of a role have a limit.
@@ -200,7 +200,7 @@ pub enum Error {
     TagsNotKept { bucket: String },
     /// The user exists and is not the claim's.
     #[error(
-        "IAM user {user:?} already exists, without the tags of this claim: delete the user, or tag it with objectbucket.io/claim-uid and the claim's uid if it belongs to this claim"
+        "IAM user {user:?} already exists, without the tags of this claim: if it belongs to this claim, tag it with objectbucket.io/claim-uid and the claim's uid; otherwise delete it if nobody needs it"
     )]
     UserTaken { user: String },
     /// Some objects cannot be deleted. `count` is their number among the objects listed so far, `key` the first of

@@ -52,8 +52,9 @@ pub(crate) enum Error {
     CredentialsUnusable { answer: String, remedy: &'static str },
 
     #[error(
-        "access key {key} of the claim's user is inactive: it was deactivated at the store, not by the operator. For a new key, change the claim's annotation {}; or activate the key at the store",
-        wire::annotation::ROTATE_KEYS
+        "access key {key} of the claim's user is inactive: it was deactivated at the store, not by the operator. For a new key, change the claim's annotation {}; or activate the key at the store, and change the annotation {}",
+        wire::annotation::ROTATE_KEYS,
+        wire::annotation::RETRY
     )]
     KeysInactive { key: String },
 
@@ -109,7 +110,7 @@ pub(crate) enum Error {
     BucketsDiffer { record: String, recorded: String, bucket: String },
 
     #[error(
-        "CustomResourceDefinition {crd} is being deleted, or does not exist, so nothing is deleted at the store: an admin must annotate it with {}=yes to delete the claims' buckets and users, or the ObjectBuckets with {}={} to keep them",
+        "CustomResourceDefinition {crd} is being deleted, or does not exist, so nothing is deleted at the store; if that was a mistake, annotate nothing, and restore the CRD (docs/deleted-claims.md); to delete the claims' buckets with all their content, annotate the CRD with {}=yes (admin); to keep them, annotate the ObjectBuckets with {}={} (admin)",
         wire::annotation::CONFIRM_DELETION,
         wire::annotation::ORPHAN,
         wire::annotation::ORPHAN_FORGET
@@ -231,7 +232,9 @@ fn cannot_undo(why: &CannotUndo) -> String {
             "the bucket of the deleted claim was deleted, or the time of its scheduled deletion has passed"
         }
         CannotUndo::OtherNamespace => "the deleted claim was in a previous namespace of this name",
-        CannotUndo::OtherClass => "the deleted claim named another StorageClass",
+        CannotUndo::OtherClass => {
+            "the deleted claim named another StorageClass: to get its bucket, write that class into spec.storageClassName"
+        }
         CannotUndo::Restored => "the ObjectBucket of the deleted claim was restored from a backup",
         CannotUndo::Several { kept } => {
             let named = kept.iter().take(NAMED).map(|KeptBucket { record, bucket, released_at }| {

@@ -23,7 +23,7 @@ admin, as do those marked `(admin)`.
 | Released | the claim was deleted, and its bucket and access are being deleted |
 
 The operator retries at once when claim, class or Secret change, or the annotation `objectbucket.io/retry` gets another
-value; otherwise after 10 s, 20 s and so on up to five minutes (`KeysInactive`: hourly; `ObjectsLocked`: daily;
+value; otherwise after pauses from 1 s or 10 s to five minutes (`KeysInactive`: hourly; `ObjectsLocked`: daily;
 `CheckFailed`: with the next check, `--resync`). After `RotationFailed`, annotate the claim also if you
 corrected class or Secret.
 ";

@@ -125,7 +125,7 @@ pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, fr
         (true, _) => (
             reason::OTHER_CLUSTER,
             format!(
-                "this ObjectBucket was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), so the operator does nothing with it; {}",
+                "this ObjectBucket was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), which must no longer use the bucket when it is adopted here; {}",
                 record.cluster.as_deref().unwrap_or_default(),
                 cluster,
                 remedy(&[Action::Adopt, Action::Forget])

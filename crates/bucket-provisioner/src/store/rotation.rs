@@ -18,7 +18,7 @@ struct Raw {
     /// `keyGracePeriod`.
     #[schemars(extend("default" = "never"))]
     rotate_keys_every: Option<String>,
-    /// How long replaced keys still work.
+    /// How long replaced keys still work; up to twice as long while they are used.
     #[schemars(extend("default" = "`24h`, or half of `rotateKeysEvery` if that is shorter"))]
     key_grace_period: Option<String>,
 }

@@ -24,8 +24,8 @@ admin, as do those marked `(admin)`.
 
 The operator retries at once when claim, class or Secret change, or the annotation `objectbucket.io/retry` gets another
 value; otherwise after pauses from 1 s or 10 s to five minutes (`KeysInactive`: hourly; `ObjectsLocked`: daily;
-`CheckFailed`: with the next check, `--resync`). After `RotationFailed`, annotate the claim also if you
-corrected class or Secret.
+`CheckFailed`: with the next check, `--resync`). After `RotationFailed`, annotate the claim also if you corrected class
+or Secret.
 ";
 
 const TOPICS: [(&[Topic], &str); 7] = [

@@ -70,8 +70,8 @@ annotations:
 
 {{- define "provisioner.image" -}}
 {{- $image := .Values.image -}}
-{{- if or (not $image.repository) (contains "REGISTRY" $image.repository) -}}
-{{- $problem := printf "image.repository is %q. No public registry has the image: build it, push it to a registry of yours, and add" $image.repository -}}
+{{- if not $image.repository -}}
+{{- $problem := "image.repository is empty. No public registry has the image: build it, push it to a registry of yours, and add" -}}
 {{- fail (printf "\n\n%s\n\n  --set image.repository=REGISTRY/aws-s3-provisioner\n" $problem) -}}
 {{- end -}}
 {{- with default .Values.global.imageRegistry $image.registry }}{{ . }}/{{ end -}}

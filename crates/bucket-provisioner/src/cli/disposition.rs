@@ -38,7 +38,7 @@ impl Disposition {
 }
 
 /// Another ObjectBucket of the same bucket.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Sharing {
     pub(crate) stored: Stored,
     /// Its claim is being deleted.
@@ -98,16 +98,16 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[Sharing]) -> Vec<Dispositi
 
 /// What happens to the bucket that was created for another claim.
 fn of_shared(bucket: String, creator: &str, sharing: &[Sharing]) -> Disposition {
-    let (creators, others): (Vec<_>, Vec<_>) =
-        sharing.iter().cloned().partition(|sharing| sharing.stored.record.plan.mode == Mode::Created);
+    let (creators, others): (Vec<&Sharing>, Vec<&Sharing>) =
+        sharing.iter().partition(|sharing| sharing.stored.record.plan.mode == Mode::Created);
     let created = format!("it was created for ObjectBucketClaim {creator:?}");
-    match creators.iter().find_map(Sharing::deletes) {
+    match creators.into_iter().find_map(Sharing::deletes) {
         Some(when) if others.is_empty() => {
             let why = format!("{when}: {created}, which was deleted, and no other claim uses it");
             Disposition::deleted(format!("{bucket} with all its content"), why)
         }
         Some(_) => {
-            let names = names(&others);
+            let names = names(others);
             let why =
                 format!("{created}, which was deleted; it is deleted with the last of these ObjectBuckets: {names}");
             Disposition::kept(bucket, why)
@@ -120,8 +120,8 @@ fn of_shared(bucket: String, creator: &str, sharing: &[Sharing]) -> Disposition 
     }
 }
 
-fn names(sharing: &[Sharing]) -> String {
-    sharing.iter().map(|sharing| sharing.stored.name.as_str()).collect::<Vec<_>>().join(", ")
+fn names<'a>(sharing: impl IntoIterator<Item = &'a Sharing>) -> String {
+    sharing.into_iter().map(|sharing| sharing.stored.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// What happens to bucket and access if an admin applies the action `remove` to the ObjectBucket.

@@ -141,6 +141,16 @@ pub(crate) async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, 
     Ok(found.is_none_or(|found| found.metadata.uid.as_ref() != Some(&claim.id.uid)))
 }
 
+/// Whether the claim has its latest spec. The watch may not have shown it yet.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn is_latest<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
+    let found = ctx.claims_in(&claim.id.namespace).get_metadata(&claim.id.name).await;
+    let found = found.map_err(Error::kubernetes("read the claim"))?.metadata;
+    Ok(found.uid.as_ref() == Some(&claim.id.uid) && found.generation == claim.generation)
+}
+
 /// Whether a claim exists and is being deleted. One that cannot be read counts as not.
 pub(crate) async fn is_leaving<P>(ctx: &Context<P>, claim: &ClaimId) -> bool {
     match ctx.claims_in(&claim.namespace).get_metadata_opt(&claim.name).await {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rstest::rstest;
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::calls::{Calls, Verdict};
@@ -129,6 +130,22 @@ async fn a_deletion_noticed_late_removes_what_was_repaired() {
     world.until("deleted", |world| world.claim().is_none()).await;
     world.afterwards().await;
     world.assert_left(&[], 0, &[]);
+}
+
+/// An admin edits a claim and confirms that with the annotation, and the operator sees the annotation first.
+#[tokio::test(start_paused = true)]
+async fn an_annotation_waits_for_the_edit_that_it_confirms() {
+    let flow = Flow { kind: Kind::Generated, step: Step::Provide };
+    let world = flow.world();
+    let _operator = run(flow, &world).await;
+    world.api.freeze("objectbucketclaims", world.api.version());
+    world.edit_claim(&json!({ "spec": { "additionalConfig": { "serviceAccountName": "web" } } }));
+    world.set_action("adopt");
+    world.afterwards().await;
+    assert!(world.has_action(), "the edit is not seen yet");
+    world.api.freeze("objectbucketclaims", None);
+    world.until("followed", |world| !world.has_action()).await;
+    flow.assert_well(&world, true).await;
 }
 
 #[rstest]

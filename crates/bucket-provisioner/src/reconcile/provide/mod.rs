@@ -17,7 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 
 use self::attempt::Attempt;
-use super::next::Next;
+use super::next::{BUSY, Next};
 use super::{in_sync, step, takeover, teardown};
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
@@ -45,7 +45,7 @@ pub(crate) async fn provide<P: Provisioner>(
 ) -> Result<Next, Error> {
     let mut attempt = match step::traced(spans::step(&step::Look), pin!(begin(ctx, claim, class))).await? {
         Start::Attempt(attempt) => *attempt,
-        Start::Undone(next) => return Ok(next),
+        Start::Later(next) => return Ok(next),
     };
     loop {
         let step = steps::next_provision_step(&attempt.state());
@@ -60,8 +60,8 @@ pub(crate) async fn provide<P: Provisioner>(
 enum Start<'a, P: Provisioner> {
     /// With its first step.
     Attempt(Box<Attempt<'a, P>>),
-    /// Not yet: what an earlier plan created had to be removed first.
-    Undone(Next),
+    /// Not yet: something else had to be done first, or has to be seen.
+    Later(Next),
 }
 
 /// Finds the claim's record (reads), compares it with claim and class (decides), and reads how far an earlier attempt
@@ -107,9 +107,15 @@ async fn begin<'a, P: Provisioner>(
         }
         RecordState::Outdated(stored) => {
             let stored = takeover::complete(ctx, &claim, *stored).await?;
-            return teardown::undo_first(ctx, &claim, stored).await.map(Start::Undone);
+            return teardown::undo_first(ctx, &claim, stored).await.map(Start::Later);
         }
-        RecordState::Stored { stored, .. } => takeover::complete(ctx, &claim, *stored).await?,
+        RecordState::Stored { stored, .. } => {
+            // An admin may have edited the claim just before, and confirms that edit. The watch shows it.
+            if stored.is_being_adopted() && !claims::is_latest(ctx, &claim).await? {
+                return Ok(Start::Later(Next::After(BUSY)));
+            }
+            takeover::complete(ctx, &claim, *stored).await?
+        }
         RecordState::Damaged { object, record, error } => {
             recovery::restore(ctx, &claim, &object, *record, error).await?
         }

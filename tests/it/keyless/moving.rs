@@ -203,8 +203,13 @@ async fn keys_stay_if_the_new_access_cannot_be_tried() {
     let keyed = Keyed::bind(&world).await;
     deny_tokens(&world);
     edit(&world, &class, "web").await;
+    let up_to_date = |reason: &'static str| {
+        world.wait_claim(CLAIM, reason, move |claim| condition(claim, "UpToDate").is_some_and(|c| c.reason == reason))
+    };
+    up_to_date("EditIgnored").await;
     world.set_action(&keyed.record, "adopt").await;
     let message = world.wait_reason(CLAIM, "NotTried").await;
+    up_to_date("EditPending").await;
     assert!(message.contains("serviceaccounts/token") && message.contains("keeps its previous access"), "{message}");
     assert_eq!(world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"], keyed.key);
     assert_eq!(previous(&world, &keyed.record).await[0].get("endsAt"), None);
@@ -308,6 +313,8 @@ enum Class {
     Region,
     /// Another namespace may use it.
     Forbidden,
+    /// It does not exist.
+    Missing,
 }
 
 /// The annotation does not give a claim another bucket, nor a class that its namespace may not use.
@@ -315,6 +322,7 @@ enum Class {
 #[case::another_bucket(Class::Brownfield)]
 #[case::another_region(Class::Region)]
 #[case::another_namespace(Class::Forbidden)]
+#[case::none(Class::Missing)]
 #[tokio::test]
 async fn a_claim_keeps_access_that_the_class_cannot_replace(#[case] kind: Class) {
     let (world, _) = keyless(&["web"]).await;
@@ -327,12 +335,18 @@ async fn a_claim_keeps_access_that_the_class_cannot_replace(#[case] kind: Class)
         Class::Brownfield => ("bucketName", foreign.as_str()),
         Class::Region => ("region", "eu-west-1"),
         Class::Forbidden => ("allowedNamespaces", "somebody"),
+        Class::Missing => ("region", "eu-west-1"),
     };
     let parameters = [("authentication", "ServiceAccount"), ("oidcProvider", provider.as_str()), other];
-    let class = world.class_with("other", "Delete", &parameters).await;
+    let class = match kind {
+        Class::Missing => world.unique("missing"),
+        _ => world.class_with("other", "Delete", &parameters).await,
+    };
     edit(&world, &class, "web").await;
     world.set_action(&keyed.record, "adopt").await;
     world.wait_action_removed(&keyed.record).await;
+    let refusal = world.wait_event_on_record_with(&keyed.record, "ActionRefused", "annotate this ObjectBucket again");
+    assert_eq!(refusal.await.contains("does not exist"), kind == Class::Missing);
     world
         .wait_claim(CLAIM, "reported", |claim| condition(claim, "UpToDate").is_some_and(|c| c.reason == "EditIgnored"))
         .await;

@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, fixture_crds};
 use crate::support::proxy::Call;
+use crate::support::tool::Tool;
 use crate::support::{World, bucket_of, phase};
 
 use legacy::{Legacy, Reached, Spelling, create, generated};
@@ -25,6 +26,11 @@ async fn versions(world: &World) -> Vec<Option<String>> {
         world.secrets().get("c2").await.unwrap().resource_version(),
         world.config_maps().get("c2").await.unwrap().resource_version(),
     ]
+}
+
+/// What the tool shows about the claim.
+async fn status(world: &World) -> String {
+    Tool::run(world, &["status", &format!("{}/c2", world.namespace)], "").await.out
 }
 
 /// They can be deleted completely.
@@ -47,6 +53,10 @@ async fn claims_bound_by_the_go_provisioner_stay_as_they_are(#[case] spelling: S
     let of_legacy = |name: &str| world.aws.calls().iter().any(|call| call.target.contains(name));
     assert!(!of_legacy(&legacy.bucket), "AWS is not asked: {:#?}", world.aws.calls());
 
+    let shown = status(&world).await;
+    assert!(shown.contains(&format!("deletes bucket {:?} with all its content", legacy.bucket)), "{shown}");
+    assert!(shown.contains("created for this claim") && !shown.contains("not been published"), "{shown}");
+    assert!(!shown.contains("own identity"), "{shown}");
     world.delete_claim("c2").await;
     world.wait_gone("c2").await;
     world.assert_no_objects("c2").await;
@@ -60,6 +70,8 @@ async fn without_its_class_access_is_removed_and_the_bucket_stays() {
     let legacy = Legacy::install(&world, &world.unique("gone"), Spelling::Lower).await;
     world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
     let _operator = Operator::start(&world, Kind::InProcess).await;
+    let shown = status(&world).await;
+    assert!(shown.contains(&format!("keeps bucket {:?}", legacy.bucket)), "{shown}");
     world.delete_claim("c2").await;
     world.wait_gone("c2").await;
     world.assert_no_objects("c2").await;
@@ -129,6 +141,11 @@ async fn a_bucket_not_proven_to_be_the_claims_stays(#[case] doubt: Doubt) {
     let edit = Patch::Merge(json!({ "spec": spec }));
     world.claims().patch("c2", &Default::default(), &edit).await.unwrap();
     let _operator = Operator::start(&world, Kind::InProcess).await;
+    let shown = status(&world).await;
+    match doubt {
+        Doubt::ChosenName => assert!(shown.contains("keeps bucket") && shown.contains("or existed before"), "{shown}"),
+        Doubt::Tags => assert!(shown.contains("if it has tags, it is kept"), "{shown}"),
+    }
     world.delete_claim("c2").await;
     world.wait_gone("c2").await;
     world.assert_no_objects("c2").await;

@@ -59,7 +59,8 @@ impl Sharing {
     }
 }
 
-/// What happens to bucket and access if the claim is deleted. `sharing`: the other ObjectBuckets that name its bucket.
+/// What happens to bucket and access if the claim is deleted. `stored`: [completed](crate::decide::legacy::complete) if it is of
+/// the Go provisioner. `sharing`: the other ObjectBuckets that name its bucket.
 pub(crate) fn on_deletion(stored: &Stored, sharing: &[Sharing]) -> Vec<Disposition> {
     let record = &stored.record;
     let bucket = format!("bucket {:?}", record.plan.bucket);
@@ -69,9 +70,9 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[Sharing]) -> Vec<Dispositi
     }
     let with_content = format!("{bucket} with all its content");
     let of_bucket = match teardown::undo(stored) {
-        _ if !stored.by_us() => Disposition::kept(
+        Undo::Revoke if record.plan.mode == Mode::Granted && !stored.by_us() => Disposition::kept(
             bucket,
-            "the Go provisioner did not record whether it created the bucket; the operator decides by the class when the claim is deleted",
+            "nothing proves that the Go provisioner created it for this claim: its name was not generated for the claim, or its StorageClass names it or no longer exists",
         ),
         Undo::Revoke if record.plan.mode == Mode::Granted => match &record.plan.shared_from {
             Some(from) => of_shared(bucket, &from.name, sharing),
@@ -83,6 +84,10 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[Sharing]) -> Vec<Dispositi
             let why = format!("only after these ObjectBuckets, which also name it, are deleted: {names}");
             Disposition::deleted(with_content, why)
         }
+        Undo::Delete if !stored.by_us() => Disposition::deleted(
+            with_content,
+            "its reclaimPolicy is Delete, and the Go provisioner generated its name for this claim (if it has tags, it is kept)",
+        ),
         Undo::Delete => Disposition::deleted(with_content, "its reclaimPolicy is Delete"),
         Undo::DeleteAfter(_) => {
             let why = format!("later (onDelete is {}); until then the deletion can be undone", record.plan.on_delete);

@@ -35,6 +35,13 @@ pub(crate) enum Found {
     NothingToUndo { why: CannotUndo },
 }
 
+impl Found {
+    /// Whether an admin allows the claim to move to the access that it names now.
+    pub(crate) fn is_to_move(&self) -> bool {
+        matches!(self, Self::Owned(stored) if stored.is_being_adopted())
+    }
+}
+
 /// The names under which the record of a claim is searched. The name in the claim is only a hint, because a user can
 /// write it: the uid in the record decides. `irregular`: other known records of a claim of this name.
 pub(crate) fn names(claim: &Claim, irregular: Vec<String>) -> Vec<String> {

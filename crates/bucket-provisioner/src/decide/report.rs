@@ -180,6 +180,11 @@ impl Report {
         }
     }
 
+    /// With other conditions; `None`: they are not changed.
+    pub(crate) fn with(self, other_conditions: Option<OtherConditions>) -> Self {
+        Self { other_conditions, ..self }
+    }
+
     /// The new status, from the current one. Conditions of other types are kept.
     pub(crate) fn status(
         &self,

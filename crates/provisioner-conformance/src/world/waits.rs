@@ -117,6 +117,11 @@ impl World {
         self.wait_event_about("default", record, reason, "").await;
     }
 
+    /// As [`wait_event_on_record`](Self::wait_event_on_record), with this text in its note, which is returned.
+    pub async fn wait_event_on_record_with(&self, record: &str, reason: &str, text: &str) -> String {
+        self.wait_event_about("default", record, reason, text).await.1
+    }
+
     async fn wait_event_about(&self, namespace: &str, name: &str, reason: &str, text: &str) -> (String, String) {
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let mut watch = watcher(events, watcher::Config::default().fields(&about(name))).applied_objects().boxed();

@@ -21,7 +21,7 @@ use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
 use crate::decide::keys::KeyNotes;
 use crate::decide::record::Stored;
-use crate::decide::{codec, keys, metadata, record, settings, teardown};
+use crate::decide::{codec, keys, legacy, metadata, record, settings, teardown};
 use crate::store::{Changes, ClaimId, Mode, PreviousAccess, Provisioner, Reason, Record, Settings, Usage};
 use operator_runtime::kubernetes::answers::status_code;
 
@@ -151,6 +151,7 @@ pub(crate) async fn of<P: Provisioner>(
     let row = Row::new(claim, view.record_of(claim), Some(&notes), Timestamp::now());
     let stored = view.record_of(claim).ok_or_else(|| "no ObjectBucket records this claim".to_owned());
     let stored = stored.and_then(|object| codec::read(object).map_err(|problem| problem.to_string()));
+    let stored = stored.map(|stored| completed(session, &view, claim, stored));
     let on_deletion = match &stored {
         Ok(stored) => on_deletion(stored, &sharing(session, &view, stored).await),
         Err(_) => Vec::new(),
@@ -168,6 +169,12 @@ pub(crate) async fn of<P: Provisioner>(
         events: events(session, claim).await,
         claim: row,
     })
+}
+
+/// An ObjectBucket of the Go provisioner as the operator completes it. While its class cannot be used, it stays as it is.
+fn completed<P: Provisioner>(session: &Session<P>, view: &View, claim: &Claim, stored: Stored) -> Stored {
+    let class = view.classes.named(Some(&stored.record.class_name));
+    legacy::complete(&session.store, &session.provisioner, &class, claim, stored.clone()).unwrap_or(stored)
 }
 
 /// The problem of a claim that does not exist; its bucket may be scheduled for deletion.
@@ -204,7 +211,8 @@ fn is_any<S: Serializer>(changes: &Changes, to: S) -> Result<S::Ok, S::Error> {
 
 fn recorded(stored: Stored) -> RecordDetails {
     let previous_access = previous_access(&stored.record);
-    let Record { account, credentials_published, class_name, reclaim_policy, plan, former_uids, .. } = stored.record;
+    let (by_us, is_handed_over) = (stored.by_us(), stored.published());
+    let Record { account, class_name, reclaim_policy, plan, former_uids, .. } = stored.record;
     RecordDetails {
         name: stored.name,
         class: class_name,
@@ -212,6 +220,7 @@ fn recorded(stored: Stored) -> RecordDetails {
         mode: match (&plan.shared_from, plan.mode) {
             (Some(from), _) => format!("created for claim {}", from.name),
             (None, Mode::Created) => "created for this claim".to_owned(),
+            (None, Mode::Granted) if !by_us => "created by the Go provisioner, or existed before the claim".to_owned(),
             (None, Mode::Granted) => "existed before the claim".to_owned(),
         },
         bucket: plan.bucket,
@@ -227,7 +236,7 @@ fn recorded(stored: Stored) -> RecordDetails {
         settings: settings_of(&plan.settings),
         prefix: plan.access.prefix,
         changes: plan.changes,
-        is_handed_over: credentials_published,
+        is_handed_over,
         former_claim_uids: former_uids,
     }
 }

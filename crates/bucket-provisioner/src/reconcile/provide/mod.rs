@@ -87,6 +87,10 @@ async fn begin<'a, P: Provisioner>(
         creators: &creators,
     };
     let found = record_lookup::find(ctx, &claim).await?;
+    // An admin may have edited the claim just before, and allows that edit. The watch shows it.
+    if found.is_to_move() && !claims::is_latest(ctx, &claim).await? {
+        return Ok(Start::Later(Next::After(BUSY)));
+    }
     let stored = match plan::record_state(&surroundings, &claim, found)? {
         RecordState::Planned { name, record } => {
             if let ClassLookup::Found(class) = class
@@ -109,13 +113,7 @@ async fn begin<'a, P: Provisioner>(
             let stored = takeover::complete(ctx, &claim, *stored).await?;
             return teardown::undo_first(ctx, &claim, stored).await.map(Start::Later);
         }
-        RecordState::Stored { stored, .. } => {
-            // An admin may have edited the claim just before, and confirms that edit. The watch shows it.
-            if stored.is_being_adopted() && !claims::is_latest(ctx, &claim).await? {
-                return Ok(Start::Later(Next::After(BUSY)));
-            }
-            takeover::complete(ctx, &claim, *stored).await?
-        }
+        RecordState::Stored { stored, .. } => takeover::complete(ctx, &claim, *stored).await?,
         RecordState::Damaged { object, record, error } => {
             recovery::restore(ctx, &claim, &object, *record, error).await?
         }

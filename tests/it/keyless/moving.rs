@@ -90,10 +90,7 @@ async fn a_claim_moves_from_keys_to_a_role_without_a_gap() {
 
     // A user alone changes nothing.
     edit(&world, &class, "web").await;
-    let ignored = world.wait_claim(CLAIM, "reported", |claim| {
-        condition(claim, "UpToDate").is_some_and(|c| c.message.contains("objectbucket.io/orphan=adopt"))
-    });
-    ignored.await;
+    wait_reported(&world, "UpToDate", "EditIgnored", "objectbucket.io/orphan=adopt").await;
     keyed.app.put(&keyed.bucket, "still").await.unwrap();
     assert_eq!(previous(&world, &keyed.record).await, json!([]));
 
@@ -203,13 +200,10 @@ async fn keys_stay_if_the_new_access_cannot_be_tried() {
     let keyed = Keyed::bind(&world).await;
     deny_tokens(&world);
     edit(&world, &class, "web").await;
-    let up_to_date = |reason: &'static str| {
-        world.wait_claim(CLAIM, reason, move |claim| condition(claim, "UpToDate").is_some_and(|c| c.reason == reason))
-    };
-    up_to_date("EditIgnored").await;
+    wait_reported(&world, "UpToDate", "EditIgnored", "adopt").await;
     world.set_action(&keyed.record, "adopt").await;
     let message = world.wait_reason(CLAIM, "NotTried").await;
-    up_to_date("EditPending").await;
+    wait_reported(&world, "UpToDate", "EditPending", "the previous one works").await;
     assert!(message.contains("serviceaccounts/token") && message.contains("keeps its previous access"), "{message}");
     assert_eq!(world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"], keyed.key);
     assert_eq!(previous(&world, &keyed.record).await[0].get("endsAt"), None);
@@ -278,14 +272,14 @@ async fn previous_access_that_cannot_be_deleted_is_reported() {
     let keyed = Keyed::bind(&world).await;
     edit(&world, &class, "web").await;
     world.set_action(&keyed.record, "adopt").await;
-    wait_keys_current(&world, "AccessMoved", "works until").await;
+    wait_reported(&world, "KeysCurrent", "AccessMoved", "works until").await;
     world.wait_action_removed(&keyed.record).await;
     world.aws.inject(|call| match call.name.as_str() {
         "GetUser" => Verdict::Answer(403, DENIED.to_owned()),
         _ => Verdict::Pass,
     });
     set_back(&world, &keyed.record).await;
-    wait_keys_current(&world, "CheckFailed", "could not be deleted").await;
+    wait_reported(&world, "KeysCurrent", "CheckFailed", "could not be deleted").await;
     keyed.app.put(&keyed.bucket, "still").await.unwrap();
     pod(&world, CLAIM, "web").await.put(&keyed.bucket, "by a new pod").await.unwrap();
     assert_ne!(previous(&world, &keyed.record).await, json!([]));
@@ -293,14 +287,14 @@ async fn previous_access_that_cannot_be_deleted_is_reported() {
     world.aws.leave_alone();
     world.retry(CLAIM, "now").await;
     wait_over(&world, &keyed.record).await;
-    wait_keys_current(&world, "PreviousAccessDeleted", "there is no other").await;
+    wait_reported(&world, "KeysCurrent", "PreviousAccessDeleted", "there is no other").await;
     assert!(world.account.users_with(&keyed.uid).await.is_empty());
     operator.stop().await;
 }
 
-async fn wait_keys_current(world: &World, reason: &str, part: &str) {
+async fn wait_reported(world: &World, type_: &str, reason: &str, part: &str) {
     let reported = |claim: &ObjectBucketClaim| {
-        condition(claim, "KeysCurrent").is_some_and(|c| c.reason == reason && c.message.contains(part))
+        condition(claim, type_).is_some_and(|c| c.reason == reason && c.message.contains(part))
     };
     world.wait_claim(CLAIM, reason, reported).await;
 }
@@ -347,9 +341,7 @@ async fn a_claim_keeps_access_that_the_class_cannot_replace(#[case] kind: Class)
     world.wait_action_removed(&keyed.record).await;
     let refusal = world.wait_event_on_record_with(&keyed.record, "ActionRefused", "annotate this ObjectBucket again");
     assert_eq!(refusal.await.contains("does not exist"), kind == Class::Missing);
-    world
-        .wait_claim(CLAIM, "reported", |claim| condition(claim, "UpToDate").is_some_and(|c| c.reason == "EditIgnored"))
-        .await;
+    wait_reported(&world, "UpToDate", "EditIgnored", "").await;
     assert_eq!(world.app(CLAIM).await.list(&keyed.bucket).await.unwrap(), ["precious"]);
     assert_eq!(previous(&world, &keyed.record).await, json!([]));
     operator.stop().await;

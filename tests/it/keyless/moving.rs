@@ -339,8 +339,14 @@ async fn a_claim_keeps_access_that_the_class_cannot_replace(#[case] kind: Class)
     edit(&world, &class, "web").await;
     world.set_action(&keyed.record, "adopt").await;
     world.wait_action_removed(&keyed.record).await;
-    let refusal = world.wait_event_on_record_with(&keyed.record, "ActionRefused", "annotate this ObjectBucket again");
-    assert_eq!(refusal.await.contains("does not exist"), kind == Class::Missing);
+    let refusal = world.wait_event_on_record_with(&keyed.record, "ActionRefused", "keeps its access: ").await;
+    let cause = match kind {
+        Class::Brownfield => &foreign,
+        Class::Region => "the same bucket, region and store",
+        Class::Forbidden => "namespace",
+        Class::Missing => "does not exist",
+    };
+    assert!(refusal.contains(cause), "{refusal}");
     wait_reported(&world, "UpToDate", "EditIgnored", "").await;
     assert_eq!(world.app(CLAIM).await.list(&keyed.bucket).await.unwrap(), ["precious"]);
     assert_eq!(previous(&world, &keyed.record).await, json!([]));

@@ -72,7 +72,7 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[Sharing]) -> Vec<Dispositi
     let of_bucket = match teardown::undo(stored) {
         Undo::Revoke if record.plan.mode == Mode::Granted && !stored.by_us() => Disposition::kept(
             bucket,
-            "nothing proves that the Go provisioner created it for this claim: its name was not generated for the claim, or its StorageClass names it or no longer exists",
+            "nothing proves that the Go provisioner created it for this claim: its name was not generated for the claim, or its StorageClass names it, no longer exists or is of another provisioner (the operator decides when the claim is deleted: if the class can be used then, it may delete the bucket)",
         ),
         Undo::Revoke if record.plan.mode == Mode::Granted => match &record.plan.shared_from {
             Some(from) => of_shared(bucket, &from.name, sharing),
@@ -136,8 +136,19 @@ pub(crate) fn on_removal(stored: &Stored) -> Vec<Disposition> {
             let what = format!("bucket {:?} with all its content", stored.record.plan.bucket);
             vec![Disposition::deleted(what, "its reclaimPolicy is Delete"), of_access(&stored.record)]
         }
+        _ if !stored.by_us() => {
+            let bucket = format!("bucket {:?}", stored.record.plan.bucket);
+            let why = "its claim no longer exists, so nothing proves that the Go provisioner created it";
+            vec![Disposition::kept(bucket, why), of_access(&stored.record)]
+        }
         _ => on_deletion(stored, &[]),
     }
+}
+
+/// What happens if the claim is deleted while the class of an ObjectBucket of the Go provisioner cannot be used.
+pub(crate) fn undecided(stored: &Stored, problem: &str) -> Vec<Disposition> {
+    let bucket = format!("bucket {:?} with all its content, or only the access to it", stored.record.plan.bucket);
+    vec![Disposition::deleted(bucket, format!("when its StorageClass can be used; until then, nothing ({problem})"))]
 }
 
 fn of_access(record: &Record) -> Disposition {

@@ -6,7 +6,7 @@ use crate::api::{ObjectBucketClaimSpec, wire};
 use crate::decide::claim::{CONFIG_KEYS, Claim, begins_with, is_named};
 use crate::decide::settings::{self, Rules};
 use crate::decide::{access, output_metadata, service_account, shared_name};
-use crate::store::{Capabilities, Mode, Record};
+use crate::store::{Capabilities, Mode, Plan, Record};
 
 /// What a claim asks for and has no effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,16 +30,11 @@ pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Reco
         .or_else(|| ignored_undo(claim, record))
         .or_else(|| ignored_rotation(claim, record));
     let config = ignored_config(spec, rules.has).filter(|_| record.plan.settings.claims_may_set.is_empty());
-    Ignored { edit, pending: pending(record), config }
+    Ignored { edit, pending: pending(&record.plan), config }
 }
 
 /// A message about an edit that is not applied yet.
-fn pending(record: &Record) -> Option<String> {
-    if record.is_moving() {
-        let message = "the claim's new access does not work yet; until then, the previous one works";
-        return Some(message.to_owned());
-    }
-    let plan = &record.plan;
+fn pending(plan: &Plan) -> Option<String> {
     let access = plan.changes.access.then(|| format!("the access mode {} of the claim's keys", plan.access.mode));
     let settings = plan.changes.settings.then(|| "the new settings of the bucket".to_owned());
     match (access, settings) {

@@ -7,7 +7,6 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::ConditionStatus::{False, True};
 use crate::decide::claim::Claim;
-use crate::decide::class::ClassLookup;
 use crate::decide::keys::text;
 use crate::decide::report::KeysCondition;
 use crate::reasons;
@@ -67,22 +66,6 @@ pub(crate) fn moved(
     };
     let record = Record { class_name: planned.class_name.clone(), previous_access, plan, ..recorded.clone() };
     (record != *recorded && record.previous_access.len() <= MOST).then_some(record)
-}
-
-/// Why a claim that names another class is not moved, for an event on its ObjectBucket. `class`: looks one up.
-pub(crate) fn refused(claim: &Claim, record: &Record, class: impl Fn(&str) -> ClassLookup) -> Option<String> {
-    let (named, recorded) = (claim.class()?, &record.class_name);
-    let why = match class(named) {
-        _ if named == recorded => return None,
-        ClassLookup::Missing { .. } => "does not exist; correct spec.storageClassName of the claim",
-        _ => {
-            "gives it no other access: a class to move to has authentication ServiceAccount, the same provisioner, bucket, region and store, and allows the claim's namespace; correct the class, or spec.storageClassName of the claim"
-        }
-    };
-    Some(format!(
-        "claim {} stays with StorageClass {recorded:?}, because {named:?}, which it names, {why}; then annotate this ObjectBucket again",
-        claim.id
-    ))
 }
 
 /// The record of a claim whose apps have the new access from now on; and when the previous one ends, if that is known only

@@ -11,7 +11,9 @@ use crate::decide::lookup::Found;
 use crate::decide::moving;
 use crate::decide::record::{self, Stored};
 use crate::decide::release;
+use crate::decide::report::{self, ConditionSupport};
 use crate::decide::request::{self, Asked, Labels};
+use crate::decide::service_account;
 use crate::decide::settings::Config;
 use crate::decide::sharing::{Creator, Creators};
 use crate::error::{Error, RecordProblem};
@@ -127,7 +129,7 @@ pub(crate) fn record_state<P: Provisioner>(
         if stored.action != Some(Action::Adopt) || !stored.bound() || !stored.by_us() {
             return None;
         }
-        let planned = planned_for_bucket(surroundings, claim, record)?;
+        let planned = planned_for_bucket(surroundings, claim, record).ok()?;
         moving::moved(|one, other| surroundings.provisioner.is_same_access(one, other), record, &planned)
     };
     let adopted = |stored: Box<Stored>| {
@@ -189,19 +191,47 @@ fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is
     }
 }
 
-/// The record with what the claim's class gives now to a new claim for the recorded bucket; `None` if it gives nothing.
+/// Why the annotation of an admin does not move a claim that is ready and names other access than it has, for an event on the
+/// ObjectBucket. One that is not ready may be finishing an adoption, with any class.
+pub(crate) fn not_moved<P: Provisioner>(
+    surroundings: &Surroundings<'_, P>,
+    claim: &Claim,
+    stored: &Stored,
+) -> Option<String> {
+    let (record, spec) = (&stored.record, claim.spec().ok()?);
+    let names_another = spec.storage_class_name != record.class_name
+        || service_account::ignored(spec.additional_config.as_ref(), record, P::CAPABILITIES).is_some();
+    if !stored.is_being_adopted() || !names_another || !report::status_is_ready(claim, ConditionSupport::No) {
+        return None;
+    }
+    let why = match planned_for_bucket(surroundings, claim, record) {
+        _ if !stored.by_us() => {
+            "claims of the Go provisioner cannot be moved; create a new claim and copy the data".to_owned()
+        }
+        Err(problem) => format!("{problem}; then annotate this ObjectBucket again"),
+        Ok(_) => format!(
+            "StorageClass {:?} gives it no other access: a class to move to has authentication ServiceAccount, and the same bucket, region and store",
+            spec.storage_class_name
+        ),
+    };
+    Some(format!("claim {} keeps its access: {why}", claim.id))
+}
+
+/// The record with what the claim's class gives now to a new claim for the recorded bucket.
 fn planned_for_bucket<P: Provisioner>(
     surroundings: &Surroundings<'_, P>,
     claim: &Claim,
     recorded: &Record,
-) -> Option<Record> {
+) -> Result<Record, Error> {
     let Surroundings { provisioner, provisioner_name, class, labels, creators, .. } = *surroundings;
-    let ClassLookup::Found(class) = class else { return None };
-    let config = claim.spec().ok()?.additional_config.as_ref().or(Some(&NOTHING));
+    let class = match class {
+        ClassLookup::Found(class) if class.provisioner == provisioner_name => class,
+        other => return Err(no_class(other, claim)),
+    };
+    let config = claim.spec()?.additional_config.as_ref().or(Some(&NOTHING));
     let asked = Asked { bucket: &WantedBucket::Recorded(recorded.plan.bucket.clone()), config, creators };
-    let plan = request::plan(provisioner, class, &claim.id, asked, Some(labels));
-    let plan = plan.ok().filter(|_| class.provisioner == provisioner_name)?;
-    Some(Record { class_name: class.name.clone(), plan, ..recorded.clone() })
+    let plan = request::plan(provisioner, class, &claim.id, asked, Some(labels))?;
+    Ok(Record { class_name: class.name.clone(), plan, ..recorded.clone() })
 }
 
 /// What a damaged ObjectBucket of this claim contained before.

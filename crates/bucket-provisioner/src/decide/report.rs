@@ -18,6 +18,8 @@ pub(crate) struct Report {
     pub(crate) severity: Severity,
     /// Name of the ObjectBucket that an admin must correct. The report is also made there.
     pub(crate) damaged_record: Option<String>,
+    /// The claim is being moved, so that no edit of it is ignored.
+    pub(crate) is_moving: bool,
 }
 
 /// What a bound claim reports in addition to the condition Ready.
@@ -73,6 +75,7 @@ impl Report {
             other_conditions: Some(other_conditions),
             severity: Severity::Normal,
             damaged_record: None,
+            is_moving: false,
         }
     }
 
@@ -86,6 +89,7 @@ impl Report {
             other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
+            is_moving: false,
         }
     }
 
@@ -101,6 +105,7 @@ impl Report {
             other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
+            is_moving: false,
         }
     }
 
@@ -115,6 +120,7 @@ impl Report {
             other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
+            is_moving: false,
         }
     }
 
@@ -140,6 +146,7 @@ impl Report {
             other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
+            is_moving: false,
         }
     }
 
@@ -153,13 +160,14 @@ impl Report {
             other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
+            is_moving: false,
         }
     }
 
     /// There is a problem. A bound claim stays Bound, because it still has its bucket and keys. One that is not bound has
     /// failed only if the claim itself must be changed: tools take that for the end, and what somebody else mends ends the
     /// problem without them.
-    pub(crate) fn problem(claim: &Claim, problem: &Error, must_be_changed: bool) -> Self {
+    pub(crate) fn problem(claim: &Claim, problem: &Error, must_be_changed: bool, is_moving: bool) -> Self {
         let phase = match (claim.deleting, claim.bound()) {
             (true, _) => ClaimPhase::Released,
             (_, true) => ClaimPhase::Bound,
@@ -177,12 +185,8 @@ impl Report {
                 FailureClass::Retryable | FailureClass::Terminal => Severity::Warning,
             },
             damaged_record: problem.damaged_record().map(str::to_owned),
+            is_moving,
         }
-    }
-
-    /// With other conditions; `None`: they are not changed.
-    pub(crate) fn with(self, other_conditions: Option<OtherConditions>) -> Self {
-        Self { other_conditions, ..self }
     }
 
     /// The new status, from the current one. Conditions of other types are kept.
@@ -220,6 +224,15 @@ impl Report {
             if let Some(KeysCondition { status, reason, message }) = keys {
                 conditions.push(condition(reasons::KEYS_CURRENT, *status, reason, message));
             }
+        }
+        if self.is_moving {
+            written.push(reasons::UP_TO_DATE);
+            conditions.push(condition(
+                reasons::UP_TO_DATE,
+                ConditionStatus::False,
+                reasons::EDIT_PENDING,
+                "the claim's new access does not work yet; until then, the previous one works",
+            ));
         }
         conditions.extend(current.conditions.iter().filter(|c| !written.contains(&c.type_.as_str())).cloned());
         ObjectBucketClaimStatus { phase: Some(self.phase), conditions }

@@ -7,12 +7,11 @@ use kube::runtime::reflector::ObjectRef;
 
 use crate::api::ObjectBucket;
 use crate::decide::claim::Claim;
-use crate::decide::report::{OtherConditions, Report};
+use crate::decide::report::Report;
 use crate::decide::{record, release};
 use crate::error::Error;
 use crate::objects::status;
 use crate::reasons;
-use crate::reconcile::in_sync;
 use crate::state::context::Context;
 use crate::store::{Failure as _, Provisioner};
 
@@ -22,17 +21,13 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Reports a problem on the claim; best effort, because the next attempt reports it again.
 pub(crate) async fn report<P: Provisioner>(ctx: &Context<P>, claim: &Claim, problem: &Error) {
     let must_be_changed = reasons::must_change_claim::<P>(problem.reason()) && !will_pass(ctx, claim, problem);
-    let other_conditions = while_moving(ctx, claim);
-    let report = |claim: &Claim| Report::problem(claim, problem, must_be_changed).with(other_conditions.clone());
-    write(ctx, claim, report).await;
+    let is_moving = is_moving(ctx, claim);
+    write(ctx, claim, |claim| Report::problem(claim, problem, must_be_changed, is_moving)).await;
 }
 
-/// What a claim reports that cannot be moved yet: the edit of it is not ignored.
-fn while_moving<P>(ctx: &Context<P>, claim: &Claim) -> Option<OtherConditions> {
-    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
-    let is_moving = claim.bound() && !claim.deleting && stored.record.is_moving();
-    let notes = || ctx.caches.key_notes(&claim.id);
-    is_moving.then(|| Some(in_sync::other_conditions(ctx, claim, claim.spec().ok()?, &stored, &notes()))).flatten()
+fn is_moving<P>(ctx: &Context<P>, claim: &Claim) -> bool {
+    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster);
+    claim.bound() && !claim.deleting && stored.is_some_and(|stored| stored.record.is_moving())
 }
 
 /// Whether the store refuses a claim because of a bucket that a deleted claim still has.

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use super::row::{Attention, Row};
 use super::scheduled::Scheduled;
 use crate::api::{Condition, wire};
-use crate::cli::disposition::{Disposition, Sharing, on_deletion};
+use crate::cli::disposition::{Disposition, Sharing, on_deletion, undecided};
 use crate::cli::session::{self, Session, refused};
 use crate::cli::view::{Classes, Records, View};
 use crate::cli::{reasons, usage};
@@ -22,6 +22,7 @@ use crate::decide::class::ClassLookup;
 use crate::decide::keys::KeyNotes;
 use crate::decide::record::Stored;
 use crate::decide::{codec, keys, legacy, metadata, record, settings, teardown};
+use crate::error::Error;
 use crate::store::{Changes, ClaimId, Mode, PreviousAccess, Provisioner, Reason, Record, Settings, Usage};
 use operator_runtime::kubernetes::answers::status_code;
 
@@ -150,10 +151,15 @@ pub(crate) async fn of<P: Provisioner>(
     let (notes, keys) = keys(session, claim).await;
     let row = Row::new(claim, view.record_of(claim), Some(&notes), Timestamp::now());
     let stored = view.record_of(claim).ok_or_else(|| "no ObjectBucket records this claim".to_owned());
-    let stored = stored.and_then(|object| codec::read(object).map_err(|problem| problem.to_string()));
-    let stored = stored.map(|stored| completed(session, &view, claim, stored));
-    let on_deletion = match &stored {
-        Ok(stored) => on_deletion(stored, &sharing(session, &view, stored).await),
+    let mut stored = stored.and_then(|object| codec::read(object).map_err(|problem| problem.to_string()));
+    let on_deletion = match &mut stored {
+        Ok(stored) => match completed(session, &view, claim, stored.clone()) {
+            Ok(completed) => {
+                *stored = completed;
+                on_deletion(stored, &sharing(session, &view, stored).await)
+            }
+            Err(problem) => undecided(stored, &problem.to_string()),
+        },
         Err(_) => Vec::new(),
     };
     Ok(ClaimDetails {
@@ -171,10 +177,18 @@ pub(crate) async fn of<P: Provisioner>(
     })
 }
 
-/// An ObjectBucket of the Go provisioner as the operator completes it. While its class cannot be used, it stays as it is.
-fn completed<P: Provisioner>(session: &Session<P>, view: &View, claim: &Claim, stored: Stored) -> Stored {
+/// An ObjectBucket of the Go provisioner as the operator completes it.
+///
+/// # Errors
+/// Its class cannot be used.
+fn completed<P: Provisioner>(
+    session: &Session<P>,
+    view: &View,
+    claim: &Claim,
+    stored: Stored,
+) -> Result<Stored, Error> {
     let class = view.classes.named(Some(&stored.record.class_name));
-    legacy::complete(&session.store, &session.provisioner, &class, claim, stored.clone()).unwrap_or(stored)
+    legacy::complete(&session.store, &session.provisioner, &class, claim, stored)
 }
 
 /// The problem of a claim that does not exist; its bucket may be scheduled for deletion.

@@ -2,7 +2,6 @@
 
 use super::attempt::{Attempt, read_outputs};
 use crate::decide::claim::Claim;
-use crate::decide::moving;
 use crate::decide::notice;
 use crate::decide::output_data::PreviousOwner;
 use crate::decide::plan::RecordState;
@@ -67,10 +66,10 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     /// Kubernetes refused.
     pub(super) async fn finish_adoption(&mut self) -> Result<(), Error> {
         let (ctx, claim) = (self.ctx, &self.claim.id.clone());
-        if let Some(note) = moving::refused(&self.claim, &self.stored()?.record, |name| ctx.caches.class(name)) {
+        if let Some(note) = &self.not_moved {
             let Stored { name, uid, .. } = self.stored()?;
             let (severity, reason) = (Severity::Warning, reasons::orphaned::ACTION_REFUSED);
-            events::record_event(ctx, name, uid.as_deref(), severity, reason, &note).await;
+            events::record_event(ctx, name, uid.as_deref(), severity, reason, note).await;
         }
         let stored = self.stored_mut()?;
         // Admins may annotate all records at once, also those that belong to their claims already.

@@ -46,6 +46,8 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) seen_in_account: Option<String>,
     /// What an edit of settings changes, for an event when the store has applied it.
     pub(super) edit_note: Option<String>,
+    /// Why an admin's annotation does not move the claim.
+    pub(super) not_moved: Option<String>,
 }
 
 impl<'a, P: Provisioner> Attempt<'a, P> {
@@ -105,6 +107,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             writable: false,
             seen_in_account: None,
             edit_note: None,
+            not_moved: None,
         }
     }
 

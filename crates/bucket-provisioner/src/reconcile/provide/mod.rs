@@ -91,6 +91,7 @@ async fn begin<'a, P: Provisioner>(
     if found.is_to_move() && !claims::is_latest(ctx, &claim).await? {
         return Ok(Start::Later(Next::After(BUSY)));
     }
+    let mut not_moved = None;
     let stored = match plan::record_state(&surroundings, &claim, found)? {
         RecordState::Planned { name, record } => {
             if let ClassLookup::Found(class) = class
@@ -113,12 +114,15 @@ async fn begin<'a, P: Provisioner>(
             let stored = takeover::complete(ctx, &claim, *stored).await?;
             return teardown::undo_first(ctx, &claim, stored).await.map(Start::Later);
         }
-        RecordState::Stored { stored, .. } => takeover::complete(ctx, &claim, *stored).await?,
+        RecordState::Stored { stored, .. } => {
+            not_moved = plan::not_moved(&surroundings, &claim, &stored);
+            takeover::complete(ctx, &claim, *stored).await?
+        }
         RecordState::Damaged { object, record, error } => {
             recovery::restore(ctx, &claim, &object, *record, error).await?
         }
     };
-    let mut attempt = Attempt::resume(ctx, claim, stored).await?;
+    let mut attempt = Attempt { not_moved, ..Attempt::resume(ctx, claim, stored).await? };
     attempt.continue_with_upkeep()?;
     Ok(Start::Attempt(Box::new(attempt)))
 }

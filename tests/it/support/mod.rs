@@ -23,6 +23,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Config, ResourceExt as _};
+use operator_runtime::cluster::ANSWER_LIMIT;
 use provisioner_conformance::proxy::{ApiServer, Proxy};
 pub(crate) use provisioner_conformance::{
     self, PATIENCE, assert_contains, bucket_of, condition, panic_text, phase, proxy, ready, seen,
@@ -81,7 +82,12 @@ pub(crate) fn needed(variable: &str) -> String {
 
 /// A client that is not counted: what tests look with.
 pub(crate) async fn admin() -> Client {
-    Client::try_from(admin_config().await).unwrap()
+    client(admin_config().await)
+}
+
+/// Of kube's own, a call could fail because the API server has just ended an unused connection.
+fn client(config: Config) -> Client {
+    operator_runtime::cluster::client(config, ANSWER_LIMIT).unwrap()
 }
 
 pub(crate) async fn admin_config() -> Config {
@@ -164,7 +170,7 @@ impl World {
     /// A world whose AWS is this store.
     pub(crate) async fn at(store: Store) -> Self {
         let cluster = admin_config().await;
-        let client = Client::try_from(cluster.clone()).unwrap();
+        let client = client(cluster.clone());
         install_our_crds(&client).await;
         Self::in_cluster(cluster, client, &provisioner_conformance::World::new_id(), store).await
     }

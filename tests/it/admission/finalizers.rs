@@ -36,7 +36,7 @@ impl Scene {
         Self::with(World::new().await, "", &[]).await
     }
 
-    /// With `watchNamespace`, and with more groups that may remove the finalizer.
+    /// With `watchNamespaces`, and with more groups that may remove the finalizer.
     async fn with(world: World, watched: &str, groups: &[&str]) -> Self {
         let (operator, tenant, group) = (user(&world, "operator"), user(&world, "tenant"), world.unique("keepers"));
         grant(&world, None, &shipped::rules("ClusterRole", 0), &operator).await;

@@ -21,7 +21,7 @@ const FOLDER: &str = "deploy/helm/aws-s3-provisioner/files/admission-policies";
 pub(crate) struct Values<'a> {
     /// Its ServiceAccount, as the API server calls it.
     pub(crate) operator: &'a str,
-    /// `watchNamespace`.
+    /// `watchNamespaces`, with commas.
     pub(crate) watched: &'a str,
     /// `admissionPolicies.finalizers.allowedGroups`.
     pub(crate) groups: &'a [&'a str],
@@ -37,12 +37,13 @@ impl Policy {
     /// Applies one of the policies under a name of this world.
     async fn apply(world: &World, file: &str, values: &Values<'_>) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER).join(format!("{file}.yaml"));
+        let watched: Vec<_> = values.watched.split(',').filter(|name| !name.is_empty()).collect();
         // As templates/admissionpolicies.yaml does.
         let spec = std::fs::read_to_string(path)
             .unwrap()
             .replace("OPERATOR-USER", values.operator)
             .replace("PROVISIONER-LABEL", &label(world))
-            .replace("WATCHED-NAMESPACE", values.watched)
+            .replace("WATCHED-NAMESPACES", &json!(watched).to_string())
             .replace("ALLOWED-GROUPS", &json!(values.groups).to_string());
         let spec: Value = serde_saphyr::from_str(&spec).unwrap();
         let name = world.unique(file);

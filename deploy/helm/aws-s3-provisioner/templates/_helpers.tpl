@@ -84,10 +84,20 @@ annotations:
 {{- regexReplaceAll "[^A-Za-z0-9]+$" (.Values.provisionerName | replace "/" "-" | trunc 63) "" -}}
 {{- end -}}
 
-{{/* Name of the lease, as every operator derives it from its flags. The operator's arguments and the Role both have it, so
-that they always agree. */}}
-{{- define "provisioner.lease" -}}
-{{- include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" .Values.watchNamespace) -}}
+{{/* What an operator for namespace .watched has at the end of its name, if there are several: it has a Deployment of its own. */}}
+{{- define "provisioner.suffix" -}}
+{{- if gt (len (default list .root.Values.watchNamespaces)) 1 -}}-{{ .watched }}{{- end -}}
+{{- end -}}
+
+{{/* Names of the leases, as every operator derives it from its flags, each after .prefix. The operator's variables and the Role
+both have them, so that they always agree. */}}
+{{- define "provisioner.leases" -}}
+{{- $leases := list -}}
+{{- range .root.Values.watchNamespaces | default (list "") -}}
+{{- $lease := include "provisioner.leaseOf" (dict "name" $.root.Values.provisionerName "namespace" .) -}}
+{{- $leases = append $leases (printf "%s%s" $.prefix $lease) -}}
+{{- end -}}
+{{- join ", " $leases -}}
 {{- end -}}
 
 {{/* The lease of an operator with provisioner .name for .namespace, or if that is empty for all. */}}
@@ -115,11 +125,14 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- define "provisioner.checkLeases" -}}
 {{- if and .Values.rbac.create .Values.checks.leases -}}
 {{- $everywhere := include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" "") -}}
-{{- $same := list $everywhere (include "provisioner.lease" .) -}}
+{{- $same := list $everywhere -}}
+{{- range .Values.watchNamespaces -}}
+{{- $same = append $same (include "provisioner.leaseOf" (dict "name" $.Values.provisionerName "namespace" .)) -}}
+{{- end -}}
 {{- $ofOneNamespace := printf "^%s--[a-z0-9-]+$" ($everywhere | replace "." "[.]") -}}
 {{- range (lookup "coordination.k8s.io/v1" "Lease" "" "").items -}}
 {{- $name := .metadata.name -}}
-{{- $serves := or (has $name $same) (and (not $.Values.watchNamespace) (regexMatch $ofOneNamespace $name)) -}}
+{{- $serves := or (has $name $same) (and (not $.Values.watchNamespaces) (regexMatch $ofOneNamespace $name)) -}}
 {{- if and $serves (ne .metadata.namespace (include "provisioner.namespace" $)) (default dict .spec).holderIdentity -}}
 {{- $problem := "An operator in namespace %s has the lease %s, and serves claims that this release would serve, too." -}}
 {{- $problem = printf $problem .metadata.namespace $name -}}
@@ -133,13 +146,13 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 
 {{/* Fails if extraArgs or extraEnv has what the chart sets, because then Role, port or number of replicas would not fit. */}}
 {{- define "provisioner.checkSettings" -}}
-{{- $instead := dict "provisioner-name" "set provisionerName" "namespace" "set watchNamespace" "admin-address" "set adminPort" }}
+{{- $instead := dict "provisioner-name" "set provisionerName" "namespace" "set watchNamespaces" "admin-address" "set adminPort" }}
 {{- $instead = merge $instead (dict "concurrency" "set concurrency" "resync" "set resync" "log-format" "set log.format") }}
 {{- $instead = merge $instead (dict "verbosity" "set log.level" "v" "set log.level" "metrics-namespace-label" "set metricsNamespaceLabel") }}
-{{- $instead = merge $instead (dict "lease-name" "the chart derives it from provisionerName and watchNamespace") }}
+{{- $instead = merge $instead (dict "lease-name" "the chart derives it from provisionerName and watchNamespaces") }}
 {{- $instead = merge $instead (dict "lease-namespace" "the lease is in the namespace of the operator") }}
 {{- $instead = merge $instead (dict "leader-elect" "an upgrade starts new pods beside the old ones, and only the lease lets one work") }}
-{{- $instead = merge $instead (dict "all-namespaces" "set watchNamespace" "A" "set watchNamespace" "n" "set watchNamespace") }}
+{{- $instead = merge $instead (dict "all-namespaces" "set watchNamespaces" "A" "set watchNamespaces" "n" "set watchNamespaces") }}
 {{- range .Values.extraArgs -}}
 {{- $flag := regexFind "^(--?[a-z-]+|-A)" . | trimPrefix "-" | trimPrefix "-" -}}
 {{- with get $instead $flag -}}{{- fail (printf "\n\nextraArgs has --%s: %s.\n" $flag .) -}}{{- end -}}
@@ -170,12 +183,12 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{/* The variables that all commands in a pod share: whose claims they serve or show. */}}
 {{- define "provisioner.env" -}}
 - name: PROVISIONER_NAME
-  value: {{ .Values.provisionerName | quote }}
-{{- with .Values.watchNamespace }}
+  value: {{ .root.Values.provisionerName | quote }}
+{{- with .watched }}
 - name: PROVISIONER_NAMESPACE
   value: {{ . | quote }}
 {{- end }}
 # The Role for the lease has it, too.
 - name: PROVISIONER_LEASE_NAME
-  value: {{ include "provisioner.lease" . | quote }}
+  value: {{ include "provisioner.leaseOf" (dict "name" .root.Values.provisionerName "namespace" .watched) | quote }}
 {{- end -}}

@@ -153,6 +153,9 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- $instead = merge $instead (dict "lease-namespace" "the lease is in the namespace of the operator") }}
 {{- $instead = merge $instead (dict "leader-elect" "an upgrade starts new pods beside the old ones, and only the lease lets one work") }}
 {{- $instead = merge $instead (dict "all-namespaces" "set watchNamespaces" "A" "set watchNamespaces" "n" "set watchNamespaces") }}
+{{- if and (gt (len (default list .Values.watchNamespaces)) 1) (hasKey (merge dict .Values.podLabels .Values.commonLabels) "app.kubernetes.io/component") -}}
+{{- fail "\n\ncommonLabels or podLabels has app.kubernetes.io/component: remove it, because it selects the pods of each of watchNamespaces.\n" -}}
+{{- end -}}
 {{- range .Values.extraArgs -}}
 {{- $flag := regexFind "^(--?[a-z-]+|-A)" . | trimPrefix "-" | trimPrefix "-" -}}
 {{- with get $instead $flag -}}{{- fail (printf "\n\nextraArgs has --%s: %s.\n" $flag .) -}}{{- end -}}

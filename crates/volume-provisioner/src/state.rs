@@ -279,6 +279,11 @@ impl Memory {
         Some(LAG.saturating_sub(created.elapsed())).filter(|left| !left.is_zero())
     }
 
+    /// Whether an attempt runs, or has just created the PersistentVolume.
+    pub(crate) fn is_provisioning(&self, uid: &str) -> bool {
+        self.entries.is_busy(uid) || self.has_just_created(uid).is_some()
+    }
+
     pub(crate) fn deleted(&self, uid: &str) {
         self.entries.entry(uid, |entry| entry.deleted = Some(Instant::now()));
     }

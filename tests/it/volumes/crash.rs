@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::shelf::{Outcome, Shelf};
-use super::stage::{CROWD, Stage, conflict};
+use super::stage::{CROWD, Stage, conflict, phase_of};
 
 /// How many lives of all tests run at the same time. Each operator watches what is made in all of them, so that many would make
 /// each other wait too long.
@@ -83,6 +83,28 @@ async fn a_volume_needs_exactly_these_calls() {
         "patch persistentvolumes",
     ];
     assert_eq!(calls, expected);
+}
+
+#[tokio::test]
+async fn a_volume_bound_before_its_creation_is_known_is_marked_once() {
+    let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
+    hold_at(&stage, 2, true, &gate);
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    let name = format!("pvc-{}", stage.submit("data", &class, json!({})).await.uid().unwrap());
+    assert!(gate.reached().await, "it is created");
+    stage.wait_pv(&name, "bound", |volume| phase_of(volume) == Some("Bound")).await;
+    // What is done for a later claim shows that the operator has seen that.
+    stage.submit("later", &class, json!({})).await;
+    let later = stage.wait_volume("later").await.name_any();
+    stage.delete_claim("later").await;
+    stage.wait_volume_gone(&later).await;
+    let is_write = |call: &&Call| call.name == "patch persistentvolumes" && call.target.contains(&name);
+    let writes = || stage.kubernetes.calls().iter().filter(is_write).count();
+    assert_eq!(writes(), 0, "the attempt for its claim marks it");
+    gate.open();
+    stage.wait_volume("data").await;
+    assert_eq!(writes(), 1);
 }
 
 #[tokio::test]

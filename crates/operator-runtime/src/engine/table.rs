@@ -101,6 +101,11 @@ impl<T: Remembered> Table<T> {
         is_free.then(|| Claimed { busy: &self.busy, key: key.into() })
     }
 
+    /// Whether an attempt runs.
+    pub fn is_busy(&self, key: &str) -> bool {
+        self.busy.lock().contains(key)
+    }
+
     /// The object was written, and has this resource version now.
     pub fn wrote(&self, key: &str, resource_version: Option<&str>) {
         if let Some(version) = version_number(resource_version) {
@@ -208,9 +213,11 @@ mod tests {
             table.entry(key, |_| ());
         }
         let busy = table.begin("busy");
+        assert_eq!(["kept", "busy"].map(|key| table.is_busy(key)), [false, true]);
         table.keep_only(|key| key == "kept");
         assert_eq!(table.len(), 2);
         drop(busy);
+        assert!(!table.is_busy("busy"));
         table.keep_only(|key| key == "kept");
         assert_eq!(table.len(), 1);
     }

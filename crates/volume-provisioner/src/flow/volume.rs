@@ -197,10 +197,10 @@ async fn let_go<P>(
     Ok(None)
 }
 
-/// What was just created is marked for its claim, which is held until then.
+/// What was just created is marked for its claim, which is held until then. It can be bound before its creation is answered.
 async fn protect<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<(), Failed> {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref()).unwrap_or_default();
-    if has(volume, wire::VOLUME_FINALIZER) && ctx.memory.has_just_created(claim).is_some() {
+    if has(volume, wire::VOLUME_FINALIZER) && ctx.memory.is_provisioning(claim) {
         return Ok(());
     }
     let live = volumes::get(ctx, &volume.name_any()).await.map_err(Failed::kubernetes("read the PersistentVolume"))?;

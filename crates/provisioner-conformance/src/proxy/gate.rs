@@ -27,6 +27,10 @@ impl Gate {
         self.0.send_modify(|state| state.open = true);
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.borrow().open
+    }
+
     /// Waits until a call has reached the gate; false if none did in time.
     pub async fn reached(&self) -> bool {
         let mut state = self.0.subscribe();

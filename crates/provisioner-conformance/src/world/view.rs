@@ -71,13 +71,14 @@ impl View {
         view
     }
 
-    /// Has the operator see this, and nothing of these kinds that comes later until the gate is opened.
+    /// Has the operator see this, and nothing of these kinds that comes later until the gate is opened. From then on it sees
+    /// what is: the API server may no longer have all that happened since, and then the operator lists again.
     pub fn show(self, world: &World) -> Gate {
         let gate = Gate::closed();
         let held = gate.clone();
         world.kubernetes.inject(move |call| {
             let kind = |verb| self.0.keys().find(|kind| kind.is(call, verb));
-            if let Some(kind) = kind("list") {
+            if let Some(kind) = kind("list").filter(|_| !held.is_open()) {
                 let answer = Response::builder().header("Content-Type", "application/json");
                 return Verdict::AnswerWith(answer.body(self.0[kind].clone()).unwrap());
             }

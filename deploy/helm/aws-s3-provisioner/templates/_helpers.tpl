@@ -48,6 +48,14 @@ app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* The pods of the operator for namespace .watched. */}}
+{{- define "provisioner.selectorOf" -}}
+{{ include "provisioner.selector" .root }}
+{{- if include "provisioner.hasSeveral" .root }}
+app.kubernetes.io/component: {{ .watched | quote }}
+{{- end }}
+{{- end -}}
+
 {{- define "provisioner.labels" -}}
 {{ include "provisioner.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -84,9 +92,14 @@ annotations:
 {{- regexReplaceAll "[^A-Za-z0-9]+$" (.Values.provisionerName | replace "/" "-" | trunc 63) "" -}}
 {{- end -}}
 
-{{/* What an operator for namespace .watched has at the end of its name, if there are several: it has a Deployment of its own. */}}
+{{/* Whether there are several operators, one for each of watchNamespaces: not empty if so. */}}
+{{- define "provisioner.hasSeveral" -}}
+{{- if gt (len (default list .Values.watchNamespaces)) 1 -}}true{{- end -}}
+{{- end -}}
+
+{{/* What the operator for namespace .watched has at the end of its name, if there are several. */}}
 {{- define "provisioner.suffix" -}}
-{{- if gt (len (default list .root.Values.watchNamespaces)) 1 -}}-{{ .watched }}{{- end -}}
+{{- if include "provisioner.hasSeveral" .root -}}-{{ .watched }}{{- end -}}
 {{- end -}}
 
 {{/* Names of the leases, as every operator derives it from its flags, each after .prefix. The operator's variables and the Role
@@ -125,10 +138,7 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- define "provisioner.checkLeases" -}}
 {{- if and .Values.rbac.create .Values.checks.leases -}}
 {{- $everywhere := include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" "") -}}
-{{- $same := list $everywhere -}}
-{{- range .Values.watchNamespaces -}}
-{{- $same = append $same (include "provisioner.leaseOf" (dict "name" $.Values.provisionerName "namespace" .)) -}}
-{{- end -}}
+{{- $same := append (include "provisioner.leases" (dict "root" . "prefix" "") | splitList ", ") $everywhere -}}
 {{- $ofOneNamespace := printf "^%s--[a-z0-9-]+$" ($everywhere | replace "." "[.]") -}}
 {{- range (lookup "coordination.k8s.io/v1" "Lease" "" "").items -}}
 {{- $name := .metadata.name -}}
@@ -153,7 +163,7 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- $instead = merge $instead (dict "lease-namespace" "the lease is in the namespace of the operator") }}
 {{- $instead = merge $instead (dict "leader-elect" "an upgrade starts new pods beside the old ones, and only the lease lets one work") }}
 {{- $instead = merge $instead (dict "all-namespaces" "set watchNamespaces" "A" "set watchNamespaces" "n" "set watchNamespaces") }}
-{{- if and (gt (len (default list .Values.watchNamespaces)) 1) (hasKey (merge dict .Values.podLabels .Values.commonLabels) "app.kubernetes.io/component") -}}
+{{- if and (include "provisioner.hasSeveral" .) (hasKey (merge dict .Values.podLabels .Values.commonLabels) "app.kubernetes.io/component") -}}
 {{- fail "\n\ncommonLabels or podLabels has app.kubernetes.io/component: remove it, because it selects the pods of each of watchNamespaces.\n" -}}
 {{- end -}}
 {{- range .Values.extraArgs -}}

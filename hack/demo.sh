@@ -56,7 +56,7 @@ admin_prepares() {
   kubectl create namespace "$namespace" --dry-run=client --output yaml | create
   owner_secret | create
   example storageclass-greenfield | create
-  example storageclass-brownfield | create
+  example storageclass-brownfield | sed "s/allowedNamespaces: .*/allowedNamespaces: $namespace/" | create
   example storageclass-managed | sed 's/onDelete: .*/onDelete: purge/' | create
   if [[ $keyless ]]; then
     local issuer

@@ -215,7 +215,7 @@ impl Upkeep {
             ),
             checks: all.counters(
                 "obc_provisioner_checks",
-                "Number of checks of bound claims, by result (done, failed, lost: bucket or access no longer exists)",
+                "Number of checks of bound claims, by result (done, failed, lost: the bucket no longer exists, or nothing proves that it is the claim's)",
                 ["result"],
             ),
             last_check: all.gauge("obc_provisioner_last_check_timestamp_seconds", "Unix timestamp of the last check of a bound claim by this process, 0 if none"),

@@ -11,19 +11,20 @@ const HEAD: &str = "\
 The cause of each reason of an ObjectBucketClaim or an ObjectBucket, how to check it, and the fix. `kubectl describe obc
 NAME` shows phase, reason, and a message with the remedy. Where to begin: [troubleshooting](troubleshooting.md).
 
-The store is AWS, or what the class names instead. Most fixes in the sections about class, store and operator need an
-admin, as do those marked `(admin)`.
+The store is AWS, or what the class names instead; with the provisioning credentials, the operator creates buckets and
+users there. An ObjectBucket is its record of a claim's bucket. Most fixes in the sections about class, store and
+operator need an admin, as do those marked `(admin)`.
 
-| phase | meaning |
+| phase of the claim | meaning |
 |---|---|
 | none | no operator has processed the claim |
 | Pending | the operator works on the claim, or it waits for its class, a Secret or a permission |
 | Bound | the claim has got its bucket. It stays Bound even if bucket or keys are lost: see the condition `Ready` |
 | Failed | the claim must be changed, or another one created |
-| Released | the claim was deleted, and its bucket and access are being deleted |
+| Released | the claim was deleted; the operator deletes its access, and the bucket as [`onDelete`](parameters.md#ondelete) has it |
 
 The operator retries at once when claim, class or Secret change, or the annotation `objectbucket.io/retry` gets another
-value; otherwise after pauses from 1 s or 10 s to five minutes (`KeysInactive`: hourly; `ObjectsLocked`: daily;
+value; otherwise after pauses from 1 s or 10 s to six minutes (`KeysInactive`: hourly; `ObjectsLocked`: daily;
 `CheckFailed`: with the next check, `--resync`). After `RotationFailed`, annotate the claim also if you corrected class
 or Secret.
 ";
@@ -48,7 +49,8 @@ An ObjectBucket records the bucket of a claim, as a PersistentVolume records a v
 ORPHANED of `kubectl get objectbuckets`) shows that the claim no longer exists; `DeletionScheduled` (`--output wide`,
 column DELETE-AT), that its bucket will be deleted. An orphan is only reported, until an admin [annotates
 it](deleted-claims.md) with `objectbucket.io/orphan`: `remove` deletes access and bucket **with all content**, `revoke`
-only the access, `forget` only the ObjectBucket; `adopt` gives all to the claim that has the namespace and name now.",
+access and ObjectBucket, `forget` only the ObjectBucket; `adopt` gives all to the claim that has the namespace and name
+now.",
     ),
 ];
 

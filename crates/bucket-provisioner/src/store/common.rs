@@ -43,7 +43,8 @@ struct Raw {
     /// `no`: claims may not choose the whole name of a new bucket (`spec.bucketName`).
     #[schemars(extend("default" = "`yes`"))]
     explicit_names: Option<String>,
-    /// Required prefix of the names of new buckets: lower-case letters, digits, `.` and `-`, first a letter or a digit.
+    /// Required prefix of the names of new buckets: lower-case letters, digits, `.` and `-`, first a letter or a digit. At
+    /// most 26 characters, or no generated name can begin with it.
     #[schemars(extend("default" = "none"))]
     bucket_name_prefix: Option<String>,
     /// [What happens to the bucket](#ondelete) of a deleted claim: `purge`, `after:7d` or `ifEmpty`. Excludes

@@ -150,7 +150,7 @@ async fn the_commands_of_the_disaster_recovery_guide_work() {
     let there = Cluster { kubeconfig: needed("OTHER_KUBECONFIG"), world: &new_world };
     deployment(&world).await;
     let mut reader = Reader::new(&world);
-    let class = world.class("greenfield").await;
+    let class = world.class_with("greenfield", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let before = used(&world, &class).await;
     reader.follow(&here, "back-up").await;
@@ -159,9 +159,15 @@ async fn the_commands_of_the_disaster_recovery_guide_work() {
     let operator = restore_in_the_same_cluster(&mut reader, &here, &class).await;
     assert_same(&world, &before).await;
 
+    let before = restore_a_deleted_namespace(&mut reader, &here, before).await;
+    assert_same(&world, &before).await;
+
     let new_operator = move_to_another_cluster(&mut reader, &here, &there, operator).await;
     assert_same(&new_world, &before).await;
     reader.follow(&here, "let-go").await;
+    // The operator is stopped, so Kubernetes deletes them.
+    seen(&world.secrets(), CLAIM, |secret| secret.is_none()).await.unwrap();
+    seen(&world.config_maps(), CLAIM, |config_map| config_map.is_none()).await.unwrap();
     world.assert_no_objects(CLAIM).await;
     assert_same(&new_world, &before).await;
 
@@ -199,6 +205,24 @@ async fn restore_in_the_same_cluster(reader: &mut Reader, here: &Cluster<'_>, cl
     reader.follow(here, "adopt").await;
     wait_adopted(world).await;
     operator
+}
+
+/// The claim is deleted, as Kubernetes does with its namespace. Returns its bucket, and the new key.
+async fn restore_a_deleted_namespace(
+    reader: &mut Reader,
+    here: &Cluster<'_>,
+    (bucket, old_key): (String, String),
+) -> (String, String) {
+    let world = here.world;
+    reader.follow(here, "back-up").await;
+    world.delete_claim(CLAIM).await;
+    world.wait_gone(CLAIM).await;
+    reader.follow(here, "hold").await;
+    reader.follow(here, "restore-namespace").await;
+    world.wait_bound(CLAIM).await;
+    let key = world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"].clone();
+    assert_ne!(key, old_key);
+    (bucket, key)
 }
 
 /// Claims come back first. Stops the operator here, and returns the one there.

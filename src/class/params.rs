@@ -26,7 +26,7 @@ pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
 #[serde(rename_all = "camelCase")]
 struct Raw {
     /// Region of the buckets, as the store names it.
-    #[schemars(extend("default" = "the operator's `AWS_REGION`; without it, or with `s3Endpoint`, `us-west-1`"))]
+    #[schemars(extend("default" = "the operator's `AWS_REGION`; without it, or in another store, `us-west-1`"))]
     region: Option<String>,
     /// `yes`: an IAM user for each claim. `no`: claims get the provisioning credentials, **with all their
     /// permissions**; needs `secretName`, and excludes `rotateKeysEvery`.
@@ -51,8 +51,8 @@ struct Raw {
     /// refused](security.md#shared-buckets).
     #[schemars(extend("default" = "`no`"))]
     allow_claimed_bucket: Option<String>,
-    /// Limit of IAM calls for the class, reads and changes each. The lower of this and `--iam-calls-per-second`
-    /// applies.
+    /// Limit of IAM calls, reads and changes each, for all classes of the account with the same value. The lower of this
+    /// and `--iam-calls-per-second` applies.
     #[schemars(extend("default" = "none"))]
     iam_calls_per_second: Option<String>,
     /// `account-regional`: [names that only this account can use](classes.md#use-account-regional-names). Needs

@@ -536,8 +536,9 @@ impl<'a> Cell<'a> {
         let may_be_so = match (self.flow, call.name.as_str()) {
             // A bucket that existed before may be one to write to only.
             (Flow::Grant, "GetObject") => fault == AwsFault::Denied,
-            // Objects are enough to see that it is not empty.
-            (Flow::Keep | Flow::KeepUnpublished, "ListMultipartUploads") => true,
+            // Objects are enough to see that it is not empty. Where they are deleted, the next attempt deletes the bucket,
+            // maybe before anybody has seen the report.
+            (_, "ListMultipartUploads") => true,
             // Tags prove of which claim it is, and its age could only disprove them.
             (Flow::KeepUnpublished | Flow::Replan, "ListBuckets") => fault == AwsFault::Denied,
             _ => false,

@@ -185,7 +185,8 @@ impl Provisioner for HttpProvisioner {
         self.create(call, &user, json!({ "claim": call.record.claim.uid, "bucket": call.bucket() })).await?;
         // The user has one password. That of an earlier call is lost, and replaced.
         let request = self.http.post(call.parameters.server.join(&["users", call.user(), "password"]));
-        let answer = self.send(call, request).await?;
+        // A refusal is not one of the whole verb: the user exists by now.
+        let answer = self.send(call, request).await.map_err(CreateError::into_inner)?;
         match answer.found()? {
             Some(Password { password }) => Ok(AppCredentials::new(call.user(), password)),
             None => Err(StoreError::retryable(&FAILING, format!("{user} was deleted meanwhile; retrying")).into()),

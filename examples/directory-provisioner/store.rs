@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
 use bucket_provisioner::store::{
-    AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError, Endpoint, Mode,
-    Probe, ProbeCall, Reason, Recalled, Record, Start, StoreError, Topic,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Capabilities, Checkup, Content, CreateError, Endpoint,
+    ExposeSecret as _, Mode, Probe, ProbeCall, Reason, Recalled, Record, Start, StoreError, Topic,
 };
 
-use super::keys::{Keys, blocking, create_if_missing, random, remove_if_there};
+use super::keys::{Key, Keys, blocking, create_if_missing, random, remove_if_there};
 use super::marks::Marks;
 use super::server;
 
@@ -208,12 +208,15 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes the keys of the claim's user, and those in its Secret.
+    /// Deletes the keys of the claim's user, and those in its Secret. Its users can edit the Secret, so the id alone proves
+    /// nothing.
     fn revoke(&self, record: &Record, present: Option<&AppCredentials>) -> Result<AccessRemoval, StoreError> {
         let mut deleted = self.keys.delete(record.user(), &[]).map_err(failed)?;
         if let Some(present) = present {
             let left = self.keys.find(&present.access_key_id).map_err(failed)?;
-            if let Some(key) = left.filter(|key| key.bucket == record.plan.bucket) {
+            let is_own =
+                |key: &Key| key.bucket == record.plan.bucket && key.secret == present.secret_access_key.expose_secret();
+            if let Some(key) = left.filter(is_own) {
                 deleted.extend(self.keys.delete(&key.user, &[]).map_err(failed)?);
             }
         }

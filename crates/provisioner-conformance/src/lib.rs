@@ -7,7 +7,7 @@
 //! An author implements [`Backend`]: what the store can do, and how to inspect it without the operator;
 //! [`conformance_tests!`](crate::conformance_tests) makes a test of each [check](checks). What the backend cannot do is
 //! skipped, and each test prints to standard error what it skipped. With `TEST_SAMPLE=8` in the environment the operator is
-//! killed at every eighth of these calls only, which takes less than half of the time:
+//! killed at every eighth call only, which takes less than half of the time. An example of a backend:
 //!
 //! ```no_run
 //! // tests/conformance.rs
@@ -127,6 +127,7 @@ macro_rules! conformance_tests {
             removal::a_user_that_lost_its_marks_is_removed,
             removal::a_foreign_bucket_that_replaced_the_claims_is_kept,
             removal::a_foreign_user_that_replaced_the_claims_is_kept,
+            removal::the_key_id_of_another_claim_revokes_nothing,
             crash::killed_while_a_bucket_is_created,
             crash::killed_while_a_retained_bucket_is_created,
             crash::killed_while_a_named_bucket_is_created,

@@ -62,8 +62,9 @@
 //!   [`BucketRemoval::Partial`], the other verbs with [`FailureClass::InProgress`].
 //!
 //! # Present
-//! [`Call::present`] is what the claim's apps use now: the credentials in the claim's Secret. A user with these credentials
-//! is the claim's own, even if it has lost its marks. If `revoke` does not find the user, but the credentials still work,
+//! [`Call::present`] is what the claim's apps use now: the credentials in the claim's Secret, which its users can edit. A
+//! user with this key and this secret is the claim's own, even if it has lost its marks, but not if it has those of another
+//! claim. If `revoke` does not find the user, but the credentials still work,
 //! the access is not removed, and the verb fails.
 //!
 //! # Class parameters
@@ -308,7 +309,7 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// Removes the access and keeps the bucket. What no longer exists counts as removed.
     ///
-    /// A user with the [present](Call::present) credentials is the claim's own, even if it has lost its tags. If the store
+    /// A user with the [present](Call::present) credentials is the claim's own, even if it has lost its marks. If the store
     /// knows no such user although its credentials were [published](Record::credentials_published), the credentials are
     /// tried: access that still works is not removed.
     ///

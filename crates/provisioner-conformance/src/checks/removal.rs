@@ -1,5 +1,6 @@
 //! Removals: only what certainly no longer exists counts as removed, and the access ends first.
 
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::faults::Fault;
@@ -188,6 +189,30 @@ pub fn a_foreign_user_that_replaced_the_claims_is_kept<B: Backend>(make: &impl A
             theirs,
             "somebody else's user has the name of the claim's, and is changed"
         );
+    });
+}
+
+/// While no operator runs, somebody writes the key id of another claim of the same bucket into the Secret of a claim, and
+/// deletes that claim. The other one keeps its access.
+pub fn the_key_id_of_another_claim_revokes_nothing<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Brownfield, Ability::Apps, Ability::Persistence], async |stage: &Stage<B>| {
+        let world = &stage.world;
+        let bucket = world.unique("archive");
+        stage.backend.create_bucket(&bucket).await;
+        let class = stage.class("brownfield", "Delete", &[("bucketName", &bucket)]).await;
+        let operator = stage.start();
+        for claim in ["theirs", CLAIM] {
+            world.claim_with(claim, json!({ "storageClassName": class })).await;
+            world.wait_bound(claim).await;
+        }
+        let theirs = world.environment("theirs").await;
+        operator.kill().await;
+        let edit = json!({ "stringData": { "AWS_ACCESS_KEY_ID": theirs["AWS_ACCESS_KEY_ID"] } });
+        world.secrets().patch(CLAIM, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+        world.delete_claim(CLAIM).await;
+        let _operator = stage.start();
+        world.wait_gone(CLAIM).await;
+        stage.assert_usable(&theirs).await;
     });
 }
 

@@ -44,8 +44,7 @@ struct Raw {
     #[schemars(extend("default" = "`yes`"))]
     explicit_names: Option<String>,
     /// Required prefix of the names of new buckets: lower-case letters, digits, `.` and `-`, first a letter or a digit. At
-    /// most 26 characters ([account-regional](classes.md#use-account-regional-names): 18 to 23), or no generated name can
-    /// begin with it.
+    /// most 26 characters, or no generated name can begin with it.
     #[schemars(extend("default" = "none"))]
     bucket_name_prefix: Option<String>,
     /// [What happens to the bucket](#ondelete) of a deleted claim: `purge`, `after:7d` or `ifEmpty`. Excludes

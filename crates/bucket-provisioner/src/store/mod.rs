@@ -64,8 +64,7 @@
 //! # Present
 //! [`Call::present`] is what the claim's apps use now: the credentials in the claim's Secret, which its users can edit. A
 //! user with this key and this secret is the claim's own, even if it has lost its marks, but not if it has those of another
-//! claim. If `revoke` does not find the user, but the credentials still work,
-//! the access is not removed, and the verb fails.
+//! claim. If `revoke` does not find the user, but the credentials still work, the access is not removed, and the verb fails.
 //!
 //! # Class parameters
 //! `Option` fields can be left out; numbers and booleans are parsed. A value that can be wrong gets a type with

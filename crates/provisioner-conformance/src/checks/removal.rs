@@ -1,6 +1,5 @@
 //! Removals: only what certainly no longer exists counts as removed, and the access ends first.
 
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::faults::Fault;
@@ -207,8 +206,8 @@ pub fn the_key_id_of_another_claim_revokes_nothing<B: Backend>(make: &impl Async
         }
         let theirs = world.environment("theirs").await;
         operator.kill().await;
-        let edit = json!({ "stringData": { "AWS_ACCESS_KEY_ID": theirs["AWS_ACCESS_KEY_ID"] } });
-        world.secrets().patch(CLAIM, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+        let id = "AWS_ACCESS_KEY_ID";
+        world.write_secret(CLAIM, [(id, &theirs[id])]).await;
         world.delete_claim(CLAIM).await;
         let _operator = stage.start();
         world.wait_gone(CLAIM).await;

@@ -5,6 +5,7 @@
 
 use crate::client::call::{Call, CallError, Cause, Operation, Resource};
 use crate::client::error::{Error, Sent, TakenBy};
+use crate::client::remedy::without_accounts;
 
 /// The code of a store that is busy, or down.
 const UNAVAILABLE: &str = "ServiceUnavailable";
@@ -20,9 +21,9 @@ impl From<CallError> for Error {
         let (operation, resource) = (call.operation, call.resource.clone());
         match cause {
             Cause::Answer { status, code, message, region } => {
-                // A proxy's answer may have a status only.
-                let code = code.unwrap_or_else(|| status.to_string());
-                of_answer(call, status, code, message, region)
+                // A proxy's answer may have a status only. Users see code and region, whatever the store writes there.
+                let code = code.map_or_else(|| status.to_string(), |code| without_accounts(&code));
+                of_answer(call, status, code, message, region.as_deref().map(without_accounts))
             }
             Cause::NotAssumed(why) => Self::NotAssumed(Box::new((*why).into())),
             Cause::NoCredentials(problem) => Self::CredentialsUnavailable { problem },

@@ -48,6 +48,17 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
     }
 }
 
+/// The claim shows them to its user.
+#[tokio::test]
+async fn a_store_cannot_write_long_or_secret_codes() {
+    let code = format!("Of123456789012{}", "x".repeat(10_000));
+    let region = "y".repeat(10_000).leak();
+    for answer in [s3_error(400, &code), s3_error(500, &code), in_region(301, region)] {
+        let error = Stage::answering([("CreateBucket", answer)]).provision(&record()).await.unwrap_err().to_string();
+        assert!(error.len() < 2_000 && error.contains(" ...") && !error.contains("123456789012"), "{error}");
+    }
+}
+
 /// It may be about the tags.
 #[tokio::test]
 async fn an_unknown_operation_is_tried_once_more_without_tags() {

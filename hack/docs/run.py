@@ -22,8 +22,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 COLUMNS = ("run", "dry-run", "compared", "parsed", "elsewhere", "reason", "shown")
 PAGES_AT_A_TIME = 3
 STOPPING = threading.Event()
-# A block that hangs must not hang the machine.
-SECONDS_FOR_A_PAGE = 300
+# A block that hangs must not hang the machine. The SDKs of the user guide are downloaded and compiled first.
+SECONDS_FOR_A_PAGE = 600
 # Beside `kubectl`: what asks a kubelet is answered by the stand-in.
 KUBECTL = """#!/usr/bin/env bash
 set -euo pipefail

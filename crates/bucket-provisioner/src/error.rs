@@ -29,7 +29,7 @@ pub(crate) enum Error {
     ClaimUnreadable { error: String },
 
     #[error(
-        "Secret {0} with the provisioning credentials does not exist; create it, or correct secretName and secretNamespace in the StorageClass"
+        "Secret {0} with the provisioning credentials does not exist; create it, or recreate the StorageClass with another secretName and secretNamespace"
     )]
     OwnerSecretNotFound(SecretRef),
 

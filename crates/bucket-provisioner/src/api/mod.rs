@@ -51,7 +51,7 @@ fn with_default_status(mut crd: CustomResourceDefinition) -> CustomResourceDefin
     for status in statuses {
         status.default = Some(JSON(json!({ "conditions": [{
             "lastTransitionTime": "1970-01-01T00:00:00Z",
-            "message": "no operator has processed the claim yet; if this stays, check the provisioner of its StorageClass",
+            "message": "no operator has processed the claim yet; if this stays, no operator runs, or its StorageClass has another provisioner",
             "reason": status::NOT_REPORTED,
             "status": "Unknown",
             "type": status::READY,

@@ -90,11 +90,12 @@ fn outdated_by(claim: &Claim) -> Option<&str> {
     Some(claim.unmet(reasons::UP_TO_DATE)?.reason.as_str())
 }
 
-/// The reason of a claim that is not ready. A claim whose bucket was deleted in the store stays Bound.
+/// The reason of a claim that is not ready. A claim whose bucket was deleted in the store stays Bound, and so does one
+/// whose deletion no operator has noticed.
 fn waits_for(claim: &Claim) -> Option<String> {
     let ready = claim.condition(reasons::READY);
     if claim.bound() && ready.is_none_or(|ready| ready.status != ConditionStatus::False) {
-        return None;
+        return claim.deleting.then(|| "deleted".to_owned());
     }
     let reason = ready.map(|ready| ready.reason.clone()).filter(|reason| !reason.is_empty());
     let phase = || claim.status.phase.map_or_else(|| "no phase".to_owned(), |phase| format!("{phase:?}"));
@@ -153,6 +154,9 @@ mod tests {
         );
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(findings(&claims[..1])[0].message, "the only claim of these classes is ready");
+        let mut deleted = claims[0].clone();
+        deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(findings(&[deleted])[0].message, "1 of 1 claim of these classes is not ready: 1 deleted");
     }
 
     #[test]

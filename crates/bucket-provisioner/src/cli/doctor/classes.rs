@@ -35,7 +35,7 @@ pub(super) async fn examine<P: Provisioner>(
     let samples: Vec<_> = samples.collect();
     if ours.is_empty() {
         let provisioner = &session.provisioner;
-        let message = format!("no StorageClass has the provisioner {provisioner:?}, so there can be no claims for it");
+        let message = format!("no StorageClass has the provisioner {provisioner:?}, so there are no new claims for it");
         let remedy = "create one (the command `parameters` lists its parameters), or set --provisioner-name to that of the operator";
         return vec![(String::new(), vec![Finding::about("classes").warning(message).with_remedy(remedy)])];
     }

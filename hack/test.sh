@@ -18,9 +18,9 @@
 set -euo pipefail
 [[ ${1-} == --help || ${1-} == -h ]] && { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; exit; }
 
-stores=(--with-moto --with-seaweedfs) core='' mutants='' arguments=("$@")
+stores=(--with-moto --with-seaweedfs) core='' mutants='' all='' arguments=("$@")
 if [[ ${1-} == --full ]]; then
-  mutants=yes arguments=("${@:2}")
+  all=yes mutants=yes arguments=(--)
 elif [[ ${1-} == --core ]]; then
   export TEST_SAMPLE=${TEST_SAMPLE:-8}
   core=yes stores=()
@@ -28,7 +28,7 @@ elif [[ ${1-} == --core ]]; then
     {repair,status,takeover,tenants,volumes,waiting}::)
 elif (($# == 0)); then
   export TEST_SAMPLE=${TEST_SAMPLE:-8}
-  stores=(--with-moto) arguments=(-- --skip seaweedfs)
+  all=yes stores=(--with-moto) arguments=(-- --skip seaweedfs)
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -38,15 +38,11 @@ stack=test-$$
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 trap 'hack/stack.sh down --name "$stack"' EXIT
-start_stack() {
-  local environment
-  hack/stack.sh up --name "$stack" "$@"
-  environment=$(hack/stack.sh env --name "$stack")
-  eval "$environment"
-}
 # Without it, what a running stack gave to this shell counts as the user's own.
 unset AWS_S3_PROVISIONER_STACK
-start_stack --with-other "${stores[@]}"
+hack/stack.sh up --name "$stack" --with-other "${stores[@]}"
+environment=$(hack/stack.sh env --name "$stack")
+eval "$environment"
 
 # More tests at a time than cargo would run: most of them wait most of the time.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
@@ -54,7 +50,19 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
 cargo build --locked --bins --test program --test mutants
 # An earlier run may have used the same cluster.
 [[ ! -f ${KUBERNETES_AUDIT_LOG:-} ]] || logged=$(wc -c <"$KUBERNETES_AUDIT_LOG")
-cargo test --locked --test it "${arguments[@]}"
+if [[ $all ]]; then
+  # These start operators hundreds of times, each of which reads all that is in the cluster, and leave nothing there. The
+  # others leave much.
+  repeated=(conformance:: crash::)
+  cargo test --locked --test it "${arguments[@]}" "${repeated[@]}"
+  cargo test --locked --test conformance "${arguments[@]}"
+  [[ ! $mutants ]] || cargo test --locked --test mutants -- each_mutant
+  cargo test --locked --test it "${arguments[@]}" "${repeated[@]/#/--skip=}"
+else
+  tests=(--test it)
+  [[ $core ]] || tests+=(--test conformance)
+  cargo test --locked "${tests[@]}" "${arguments[@]}"
+fi
 
 # An operator logs little about some refusals, such as that of an event.
 if [[ -f ${KUBERNETES_AUDIT_LOG:-} ]]; then
@@ -66,10 +74,3 @@ if [[ -f ${KUBERNETES_AUDIT_LOG:-} ]]; then
     exit 1
   }
 fi
-
-[[ ! $core ]] || exit 0
-# The kit starts operators hundreds of times, and each reads all that the tests have left.
-hack/stack.sh down --name "$stack"
-start_stack
-cargo test --locked --test conformance "${arguments[@]}"
-[[ ! $mutants ]] || cargo test --locked --test mutants -- each_mutant

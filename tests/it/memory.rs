@@ -2,12 +2,12 @@
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{ListParams, PostParams};
 use serde_json::json;
 
-use crate::support::World;
 use crate::support::operator::Binary;
 use crate::support::other::OtherCluster;
+use crate::support::{World, delete_each};
 
 /// Claims that are served, and claims of another provisioner.
 const SERVED: usize = 20;
@@ -67,12 +67,12 @@ async fn large_claims_and_secrets_of_others_do_not_fill_the_memory() {
         world.wait_bound(&format!("large-{number}")).await;
     }
     let at_start = memory(operator.pid(), "VmHWM");
-    world.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    delete_each(&world.claims(), &ListParams::default()).await;
     for number in 0..SERVED {
         world.wait_gone(&format!("large-{number}")).await;
     }
     let most = memory(operator.pid(), "VmHWM");
     println!("resident at most: {at_start} MiB until all were bound, {most} MiB until all were gone");
     assert!(most < LIMIT_MIB, "{at_start} MiB until all were bound, {most} MiB until all were gone");
-    world.secrets().delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    delete_each(&world.secrets(), &ListParams::default()).await;
 }

@@ -15,12 +15,14 @@ pub(crate) mod terminal;
 pub(crate) mod tool;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::ops::Deref;
 use std::time::Duration;
 
 use bucket_provisioner::api;
+use futures::{StreamExt as _, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Config, ResourceExt as _};
 use operator_runtime::cluster::ANSWER_LIMIT;
@@ -28,6 +30,7 @@ use provisioner_conformance::proxy::{ApiServer, Proxy};
 pub(crate) use provisioner_conformance::{
     self, PATIENCE, assert_contains, bucket_of, condition, panic_text, phase, proxy, ready, seen,
 };
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -93,6 +96,16 @@ fn client(config: Config) -> Client {
 pub(crate) async fn admin_config() -> Config {
     needed("KUBECONFIG");
     Config::infer().await.expect("KUBECONFIG can be read")
+}
+
+/// Deletes what `which` selects one by one. The API server deletes a collection in one request, which lasts as long as all
+/// of it.
+pub(crate) async fn delete_each<K: Clone + Debug + DeserializeOwned>(api: &Api<K>, which: &ListParams) {
+    let objects = api.list_metadata(which).await.unwrap().items;
+    let delete = async |object: PartialObjectMeta<K>| {
+        drop(api.delete(&object.metadata.name.unwrap(), &DeleteParams::default()).await.unwrap());
+    };
+    stream::iter(objects).for_each_concurrent(8, delete).await;
 }
 
 /// The API of an object of any kind, in its namespace.

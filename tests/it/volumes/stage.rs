@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use volume_provisioner::{Options, Retry, wire};
 
 use super::shelf::Shelf;
-use crate::support::{admin, seen};
+use crate::support::{admin, delete_each, seen};
 
 /// A world with classes and claims for volumes.
 pub(super) struct Stage {
@@ -48,8 +48,8 @@ pub(super) struct Copies {
 impl Copies {
     pub(super) async fn delete(self) {
         let ours = ListParams::default().labels(&format!("{COPY}={}", self.of));
-        self.claims.delete_collection(&DeleteParams::default(), &ours).await.unwrap();
-        self.volumes.delete_collection(&DeleteParams::default(), &ours).await.unwrap();
+        delete_each(&self.claims, &ours).await;
+        delete_each(&self.volumes, &ours).await;
     }
 }
 
